@@ -51,7 +51,9 @@ impl Status {
             })
         });
         let by_itself = |row: &table::Row| {
-            row.gpu_ids_abs.is_some()
+            // Of a row of which only the order was read, nobody knows.
+            row.is_bare()
+                || row.gpu_ids_abs.is_some()
                 || row.resources.as_ref().is_some_and(|own| own.total_gpus() > 0)
         };
         by_table || self.rows.iter().any(by_itself)

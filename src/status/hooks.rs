@@ -52,21 +52,27 @@ pub(crate) fn note<'a>(
     Ok(tree.dir().join(format!("hooks/{name}.json")))
 }
 
-/// Why trials do not run again that are not done, if that is the budget. `outcome`: of a trial.
+/// Why trials do not run again that are not done, if that is the budget. `stands`: whether that is still so of a trial, which a
+/// person may have repeated since.
 ///
 /// # Errors
-/// As `outcome`.
+/// As `stands`.
 pub(crate) fn spent(
     journal: &Journal,
-    mut outcome: impl FnMut(u64) -> Result<Option<Outcome>>,
+    mut stands: impl FnMut(u64) -> Result<bool>,
 ) -> Result<Option<&str>> {
     for (trial, why) in journal.reasons() {
-        // A person may have repeated it since.
-        if repeat::is_of_budget(why) && outcome(trial)? != Some(Outcome::Done) {
+        if repeat::is_of_budget(why) && stands(trial)? {
             return Ok(Some(why));
         }
     }
     Ok(None)
+}
+
+/// Whether a trial with this record is not done, and has not run since it was decided that it does not run again.
+pub(crate) fn is_left(journal: &Journal, trial: u64, record: Option<&Record>) -> bool {
+    let is_done = record.and_then(Record::outcome) == Some(Outcome::Done);
+    !is_done && journal.left(trial, record).is_some()
 }
 
 /// The hook that no feeder has called yet for the end of a sweep as it stands, although the last feeder was to do so. That
@@ -79,7 +85,7 @@ pub(crate) fn uncalled<'a>(
     (heads, trials): (&[Head], u64),
     waves: impl DoubleEndedIterator<Item = &'a Wave>,
     journal: &Journal,
-    records: impl Iterator<Item = (u64, &'a Record)> + Clone,
+    record: &dyn Fn(u64) -> Option<&'a Record>,
 ) -> Result<Option<&'static str>> {
     let has_end = heads.last().is_some_and(|head| head.run.hooks.has_end());
     let was_given = || {
@@ -89,13 +95,9 @@ pub(crate) fn uncalled<'a>(
     if !has_end || !was_given() {
         return Ok(None);
     }
-    let outcome = |trial: u64| {
-        let record = records.clone().find(|(id, _)| *id == trial).map(|(_, record)| record);
-        Ok(record.and_then(Record::outcome))
-    };
-    let stopped = spent(journal, outcome)?;
+    let stopped = spent(journal, |trial| Ok(is_left(journal, trial, record(trial))))?;
     let Some((name, _)) = of_end(heads, stopped) else { return Ok(None) };
-    let all = records.clone().map(|(_, record)| record);
+    let all = (0..trials).filter_map(record);
     let note = note(tree, trials, journal.jobs().count(), all, stopped)?;
     Ok(disk::stamp(&note)?.is_none().then_some(name))
 }

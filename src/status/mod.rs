@@ -406,10 +406,9 @@ impl Files {
         if !matches!(wants, Use::Act | Use::Submit) {
             let Self { heads, rows, waves, journal, records, .. } = &files;
             let waves = waves.iter().map(|(wave, _)| wave);
-            let record = |row: &Row| Some((row.id, records.get(&row.id)?));
             let all = (heads.as_slice(), rows.len() as u64);
-            let records = rows.iter().filter_map(record);
-            files.uncalled = hooks::uncalled(tree, all, waves, journal, records)?;
+            let record = |trial: u64| records.get(&trial);
+            files.uncalled = hooks::uncalled(tree, all, waves, journal, &record)?;
         }
         Ok(files)
     }
@@ -667,9 +666,20 @@ impl Known<'_> {
     /// Whether an attempt ran in the job that its trial was submitted as last: otherwise the end of that job, and its log, say
     /// nothing about it.
     fn ran_in_place(&self, trial: u64, attempt: &Attempt) -> bool {
+        if self.records.whole(trial).is_none() {
+            // No more is known of it.
+            return attempt.start.job.is_some();
+        }
         let job = self.places.of(trial).and_then(|(array, _)| self.journal.job(array));
         let own = attempt.start.job.as_deref().map(records::array_of);
         job.is_some_and(|job| own.as_deref() == Some(job))
+    }
+
+    /// Whether an attempt began after its trial was submitted last, as far as that is known.
+    fn began_after_job(&self, trial: u64, attempt: &Attempt) -> bool {
+        let submitted = self.places.of(trial).and_then(|(array, _)| self.journal.submitted(array));
+        self.records.whole(trial).is_none()
+            || submitted.is_some_and(|submitted| attempt.start.time > submitted)
     }
 
     /// The scheduler's state of a trial; `before` is the trial before it in its chain. An element that runs a whole
@@ -679,7 +689,8 @@ impl Known<'_> {
         let decisive = self.records.get(&trial).and_then(Record::decisive);
         let is_elsewhere = |attempt: &Attempt| {
             let says_how = attempt.outcome().is_some() || attempt.start.job.is_none();
-            says_how && !self.ran_in_place(trial, attempt)
+            // A later job may have ended before its worker could begin.
+            says_how && !self.ran_in_place(trial, attempt) && self.began_after_job(trial, attempt)
         };
         if matches!(element.state, Word::Ended(..)) && decisive.is_some_and(is_elsewhere) {
             return None;

@@ -83,9 +83,9 @@ mod tests {
     #[test]
     fn an_array_of_which_a_trial_is_known_to_be_done_has_begun() {
         let mut records = ByTrial::default();
-        records.was_at_once(0, false);
+        records.was_at_once(0, 0);
         assert_eq!(suspected(&records), [2]);
-        records.was_at_once(1, true);
+        records.was_at_once(1, 1);
         assert_eq!(suspected(&records), [0; 0]);
     }
 }

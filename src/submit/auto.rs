@@ -43,8 +43,10 @@ pub(crate) struct Decided {
 /// # Errors
 /// When the journal or a record cannot be read.
 pub(crate) fn spent(tree: &Tree) -> Result<Option<String>> {
-    let outcome = |trial| Ok(records::of_trial(tree, trial)?.0.outcome());
-    Ok(hooks::spent(&Journal::read(tree)?, outcome)?.map(str::to_owned))
+    let journal = Journal::read(tree)?;
+    let is_left =
+        |trial| Ok(hooks::is_left(&journal, trial, Some(&records::of_trial(tree, trial)?.0)));
+    Ok(hooks::spent(&journal, is_left)?.map(str::to_owned))
 }
 
 /// As [`spent`], of a sweep that agents have run.

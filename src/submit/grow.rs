@@ -407,6 +407,10 @@ pub(crate) fn moved(tree: &Tree, source: &Source) -> Result<Vec<(Head, PathBuf)>
         (None, _) => true,
         (Some(_), dir) => dir.as_ref().is_some_and(|dir| !disk::is_same(dir, tree.dir())),
     };
+    // The plan that a sweep keeps is not where its program is.
+    if source.folder().join("sweep.json").is_file() {
+        return Ok(Vec::new());
+    }
     let own = |head: Head| {
         let now = disk::absolute(&source.folder().join(&head.run.workdir));
         let is_moved = head.workdir != now && now.is_dir();

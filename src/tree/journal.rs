@@ -420,6 +420,14 @@ impl Journal {
             _ => None,
         }
     }
+
+    /// When the job of an array was submitted or found, unix seconds.
+    pub(crate) fn submitted(&self, array: u32) -> Option<f64> {
+        match self.arrays.get(&array) {
+            Some(Standing::Job { time, .. }) => Some(*time),
+            _ => None,
+        }
+    }
 }
 
 /// The number of the journal with this name.

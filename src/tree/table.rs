@@ -158,6 +158,11 @@ impl What {
 }
 
 impl Row {
+    /// Whether only its order was read, not what it runs.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.what.is_none()
+    }
+
     /// A trial of which only the number can be read.
     pub(crate) fn unknown(id: u64) -> Self {
         Self { id, chain: id, link: 0, after: None, what: None }

@@ -241,11 +241,11 @@ fn a_trial_with_gpus_has_their_samples_and_their_energy() {
     assert_eq!(
         serde_json::Value::Object(metrics),
         serde_json::json!({
-            "gpu.0.utilization": 90, "gpu.0.utilization.min": 40.0, "gpu.0.utilization.max": 90.0,
-            "gpu.0.memory_used": 300, "gpu.0.memory_used.min": 100.0, "gpu.0.memory_used.max": 300.0,
+            "gpu.0.utilization": 90, "gpu.0.utilization.min": 40, "gpu.0.utilization.max": 90,
+            "gpu.0.memory_used": 300, "gpu.0.memory_used.min": 100, "gpu.0.memory_used.max": 300,
             "gpu.0.power_w": 250.25, "gpu.0.power_w.min": 200.5, "gpu.0.power_w.max": 250.25,
-            "gpu.0.temperature_c": 70, "gpu.0.temperature_c.min": 61.0, "gpu.0.temperature_c.max": 70.0,
-            "gpu.0.sm_clock_mhz": 1300, "gpu.0.sm_clock_mhz.min": 1300.0, "gpu.0.sm_clock_mhz.max": 1410.0,
+            "gpu.0.temperature_c": 70, "gpu.0.temperature_c.min": 61, "gpu.0.temperature_c.max": 70,
+            "gpu.0.sm_clock_mhz": 1300, "gpu.0.sm_clock_mhz.min": 1300, "gpu.0.sm_clock_mhz.max": 1410,
             "gpu.0.throttle": "none", "gpu.0.memory_total": 1000,
             "gpu.0.energy_j": 400.5, "gpu.energy_j": 400.5,
         })

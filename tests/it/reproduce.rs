@@ -234,3 +234,15 @@ fn what_cannot_be_reproduced_is_refused() {
          hint: `[snapshot]` in a plan stores the code with the sweep\n",
     );
 }
+
+/// Its code is where it was recorded, not in the folder of the sweep, which keeps the plan.
+#[test]
+fn a_trial_whose_plan_is_gone_runs_where_it_ran() {
+    let world = World::new();
+    let code = r#"echo "{\"v\": $(cat value)}" >>$HPCSWEEP_METRICS"#;
+    world.write("value", "7\n");
+    world.local(&crate::local::shell(code, ""), &["-q"]).ok();
+    fs::rename(world.path("plan.toml"), world.path("other.toml")).unwrap();
+    let ran = world.run(&["submit", "results/s", "--reproduce", "0"]);
+    assert!(ran.ok().contains("all equal") || ran.err.contains("all equal"), "{}", ran.whole());
+}

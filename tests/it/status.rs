@@ -142,19 +142,63 @@ fn a_job_that_the_scheduler_forgot_is_lost_unless_its_record_says_more() {
     assert_eq!(world.run(&["status"]).code, 1);
 }
 
+/// Slurm with accounting, and a sweep of one trial that it has as job 101.
+fn with_accounting(code: &str) -> World {
+    let world = slurm();
+    let config = world.read("bin/scontrol").replace("storage/none", "storage/slurmdbd");
+    world.program("scontrol", &config);
+    world.program("sacctmgr", "#!/bin/sh\n");
+    world.write("code", code);
+    world.write("plan.toml", &shell(". ./code", "[grid]\na = [1]\n"));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    answer(&world, "squeue", "");
+    world
+}
+
+/// Each way to look sees it, whether it keeps the records of trials that were done at once or not.
+#[test]
+fn success_that_the_accounting_contradicts_is_doubtful_for_all_readers() {
+    let world = with_accounting("true\n");
+    element(&world, 0);
+    answer(&world, "sacct", "101_0|OUT_OF_MEMORY|None|x\n");
+    let doubtful = "doubtful: recorded as done, but the scheduler says OUT_OF_MEMORY";
+    assert_eq!(by_trial(&world.status()), [doubtful]);
+    let plain = world.run(&["status"]);
+    assert!(plain.code == 1 && plain.out.contains("  doubtful       1\n"), "{}", plain.whole());
+    let table = world.run(&["collect", "--format", "csv", "--columns", "state"]);
+    assert_eq!(table.out, "state\ndoubtful\n");
+    // It ran outside of that job: nothing contradicts it.
+    let world = with_accounting("true\n");
+    answer(&world, "sacct", "101_0|NODE_FAIL|None|x\n");
+    world.run(&["submit", "plan.toml", "--local", "--retry"]).ok();
+    assert_eq!(by_trial(&world.status()), ["done: "]);
+    let plain = world.run(&["status"]);
+    assert!(plain.code == 0 && plain.out.contains("  done        1\n"), "{}", plain.whole());
+    let table = world.run(&["collect", "--format", "csv", "--columns", "state"]);
+    assert_eq!(table.out, "state\ndone\n");
+}
+
+/// What its first attempt said is not the last word: the second job tells more.
+#[test]
+fn a_later_job_that_ends_before_its_worker_begins_says_why() {
+    let world = with_accounting("kill -TERM $PPID; exec sleep 600\n");
+    element(&world, 0);
+    answer(&world, "sacct", "101_0|FAILED|None|x\n");
+    let stopped = by_trial(&world.status());
+    assert!(stopped[0].starts_with("interrupted: "), "{stopped:?}");
+    world.program("sbatch", "#!/bin/sh\necho 102\n");
+    world.run(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+    answer(&world, "sacct", "101_0|FAILED|None|x\n102_0|NODE_FAIL|None|x\n");
+    let status = world.status();
+    assert_eq!(status["trials"][0]["cause"], "node-failure", "{status}");
+}
+
 /// The job of a trial has failed, and another process has run the trial since: its end is no end of that job.
 #[test]
 fn the_end_of_an_earlier_job_contradicts_no_later_attempt() {
     for way in [&["--local"][..], &["--pull", "--local"]] {
-        let world = slurm();
-        let config = world.read("bin/scontrol").replace("storage/none", "storage/slurmdbd");
-        world.program("scontrol", &config);
-        world.program("sacctmgr", "#!/bin/sh\n");
-        world.write("code", "kill -9 $$\n");
-        world.write("plan.toml", &shell(". ./code", "[grid]\na = [1]\n"));
-        world.run(&["submit", "plan.toml", "--slurm"]).ok();
+        let world = with_accounting("kill -9 $$\n");
         element(&world, 0);
-        answer(&world, "squeue", "");
         answer(&world, "sacct", "101_0|FAILED|NonZeroExitCode|x\n");
         let killed = "failed: signal 9 (SIGKILL)";
         assert_eq!(by_trial(&world.status()), [killed]);

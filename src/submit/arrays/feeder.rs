@@ -154,7 +154,12 @@ impl Submission<'_> {
     /// When a record cannot be read.
     pub(crate) fn is_unsettled(&self, waves: &Waves) -> Result<bool> {
         let records = records::all(&self.tree)?;
-        let has_settled = |trial: u64| self.journal.has_settled(trial, records.get(&trial));
+        // Of a trial behind one that failed nothing is to be decided.
+        let is_skipped = |record: &Record| record.skipped.is_some();
+        let has_settled = |trial: u64| {
+            let record = records.get(&trial);
+            record.is_some_and(is_skipped) || self.journal.has_settled(trial, record)
+        };
         let places = waves.places();
         let elsewhere = |(trial, record): (&u64, &Record)| {
             record.has_failed() && self.diff.has(*trial) && !places.contains_key(trial)
@@ -176,9 +181,9 @@ impl Submission<'_> {
     pub(crate) fn owes_a_call(&self, waves: &Waves) -> Result<bool> {
         let (heads, trials) = (table::heads(&self.tree)?, table::count(&self.tree)?);
         let records = records::all(&self.tree)?;
-        let records = records.iter().map(|(trial, record)| (*trial, record));
+        let record = |trial: u64| records.get(&trial);
         let (all, waves) = ((heads.as_slice(), trials), waves.all.iter());
-        Ok(hooks::uncalled(&self.tree, all, waves, &self.journal, records)?.is_some())
+        Ok(hooks::uncalled(&self.tree, all, waves, &self.journal, &record)?.is_some())
     }
 
     /// Brings a feeder into the queue unless one is there; `fed`: whether one is, as far as that is known. A new one begins

@@ -189,7 +189,7 @@ pub(crate) fn run(
         |row| diff.now(row, &heads, &mut shared).resources,
         |trial| !options.retry.has(trial) && options.retry.admits(trial),
         jobs > 1,
-        &mut journal,
+        (&mut journal, &lock),
     )?;
     let retry = options.retry.clone().and(&Again::with_requests(again, HashMap::new()));
     let (chains, todo) = chains(&rows, &records, &diff, stop_chain, &retry);

@@ -14,6 +14,7 @@ use crate::plan::{Resources, Retry};
 use crate::submit::auto;
 use crate::tree::Tree;
 use crate::tree::journal::{self, Decision, Entry, Journal};
+use crate::tree::lock::Lock;
 use crate::tree::records::{Attempt, Outcome, Record};
 use crate::tree::rulings::Rulings;
 use crate::tree::table::Row;
@@ -85,7 +86,7 @@ impl<'a> Repeats<'a> {
         mut asked: impl FnMut(&Row) -> Arc<Resources>,
         is_left: impl Fn(u64) -> bool,
         has_others: bool,
-        journal: &mut journal::Writer,
+        (journal, lock): (&mut journal::Writer, &Lock),
     ) -> Result<BTreeSet<u64>> {
         let mut again = BTreeSet::new();
         if !self.retry.is_some_and(|retry| retry.auto) {
@@ -100,6 +101,7 @@ impl<'a> Repeats<'a> {
             if !record.has_failed() || is_settled || !is_left(row.id) {
                 continue;
             }
+            lock.touch();
             // Whether others ran beside it was known to who decided.
             let had_others = has_others && self.left(row.id, record).is_none();
             if self.decide((row, record), &asked, had_others, journal)?.is_some() {

@@ -111,8 +111,14 @@ pub fn deal(
     let covered = hands::in_hand(&tree, &decks, &ledger, &known, &diff)?;
     // Entries of the ledger about trials whose ends the records already have belong to earlier decks.
     ledger.follow(&tree)?;
-    let retry =
-        options.retry.clone().and(&repeats(&tree, source, options, &known, &covered, &diff)?);
+    let retry = options.retry.clone().and(&repeats(
+        (&tree, &lock),
+        source,
+        options,
+        &known,
+        &covered,
+        &diff,
+    )?);
     retry.change(&mut diff);
     let failures = Failures { retry: retry.clone(), ..Failures::default() };
     let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
@@ -167,7 +173,7 @@ fn rules(plan: &Plan) -> Option<&Retry> {
 /// The trials that `[retry]` repeats of those that others have left without success and undecided: jobs whose feeder was lost,
 /// or an executor that was killed. The journal keeps the decisions.
 fn repeats(
-    tree: &Tree,
+    (tree, lock): (&Tree, &Lock),
     source: &Source,
     options: &DealOptions,
     known: &HashMap<u64, Record>,
@@ -194,7 +200,7 @@ fn repeats(
         |row| diff.now(row, &heads, &mut shared).resources,
         is_due,
         true,
-        &mut journal::Writer::open(tree)?,
+        (&mut journal::Writer::open(tree)?, lock),
     )?;
     let grown = trials
         .iter()

@@ -105,9 +105,9 @@ impl Agents<'_> {
     ) -> (Part, Vec<(u64, Record)>) {
         let (mut part, mut taken) = (Part::default(), Vec::new());
         for entry in entries {
-            let behind = entry.at_once.filter(|_| self.passes(entry.trial, files));
-            part.at_once.extend(behind.map(|behind| (entry.trial, behind)));
-            let records = match behind {
+            let place = entry.at_once.filter(|_| self.passes(entry.trial, files));
+            part.at_once.extend(place.map(|place| (entry.trial, place)));
+            let records = match place {
                 None => &mut part.records,
                 Some(_) if self.at_once == AtOnce::Taken => &mut taken,
                 Some(_) => continue,

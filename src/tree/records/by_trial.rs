@@ -16,11 +16,12 @@ pub(crate) struct ByTrial {
     at_once: Vec<u8>,
 }
 
-/// The records of a trial that was done at once: of the first of a chain, and of one that began when the trial before it was
-/// done.
-static AT_ONCE: LazyLock<[Record; 2]> = LazyLock::new(|| {
-    [false, true].map(|behind| {
-        let start = Start { attempt: 1, behind, ..Start::default() };
+/// The records of a trial that was done at once: outside of the jobs of arrays, of the first of a chain, and of one that began
+/// when the trial before it was done; then the same in a job of an array, whose id is not known.
+static AT_ONCE: LazyLock<[Record; 4]> = LazyLock::new(|| {
+    [(false, false), (true, false), (false, true), (true, true)].map(|(behind, in_job)| {
+        let job = in_job.then(String::new);
+        let start = Start { attempt: 1, behind, job, ..Start::default() };
         let mut attempt = Attempt::begun(start, 1, None);
         attempt.end = Some(End {
             trial: 0,
@@ -99,9 +100,9 @@ impl ByTrial {
         self.get(trial).is_some()
     }
 
-    /// Whether a trial with this record was done at once, and nothing more is to be said of how it stands; then whether it
-    /// began when the trial before it was done.
-    pub(super) fn at_once(trial: u64, record: &Record) -> Option<bool> {
+    /// Whether a trial with this record was done at once, and nothing more is to be said of how it stands; then its place in
+    /// [`AT_ONCE`].
+    pub(super) fn at_once(trial: u64, record: &Record) -> Option<u8> {
         let Record { attempts, skipped, skipped_at, decisions, note: _ } = record;
         let [attempt] = &attempts[..] else { return None };
         let Attempt { end: Some(end), stopped: None, unread: 0, bundle, .. } = attempt else {
@@ -116,16 +117,17 @@ impl ByTrial {
             && decisions.is_empty()
             && attempt.stopped_at.is_none();
         let is_it = counts && trial < MOST && end.state == Outcome::Done && !has_more && is_plain;
-        is_it.then_some(attempt.start.behind)
+        let in_job = bundle.is_none() && attempt.start.job.is_some();
+        is_it.then_some(u8::from(attempt.start.behind) + 2 * u8::from(in_job))
     }
 
-    /// Takes note that a trial was done at once; `behind` as what [`ByTrial::at_once`] says.
-    pub(crate) fn was_at_once(&mut self, trial: u64, behind: bool) {
+    /// Takes note that a trial was done at once; `place` as what [`ByTrial::at_once`] says.
+    pub(crate) fn was_at_once(&mut self, trial: u64, place: u8) {
         let at = trial as usize;
         if at >= self.at_once.len() {
             self.at_once.resize(at + 1, 0);
         }
-        self.at_once[at] = 1 + u8::from(behind);
+        self.at_once[at] = 1 + place;
     }
 }
 
@@ -135,7 +137,7 @@ pub(super) struct Part {
     /// By trial.
     pub(super) records: Vec<(u64, Record)>,
     /// Trials that were done at once, whose records are not kept, as [`ByTrial`] has them.
-    pub(super) at_once: Vec<(u64, bool)>,
+    pub(super) at_once: Vec<(u64, u8)>,
     pub(super) damage: Damage,
 }
 
@@ -152,13 +154,13 @@ impl Part {
 
     pub(super) fn given_to(self, all: &mut ByTrial, damage: &mut Damage) {
         all.extend(self.records);
-        self.at_once.into_iter().for_each(|(trial, behind)| all.was_at_once(trial, behind));
+        self.at_once.into_iter().for_each(|(trial, place)| all.was_at_once(trial, place));
         damage.extend(self.damage);
     }
 
     /// As [`Part::given_to`], where other files may have recorded the same trials.
     pub(super) fn added_to(self, all: &mut ByTrial) {
         self.records.into_iter().for_each(|(trial, record)| all.add(trial, record));
-        self.at_once.into_iter().for_each(|(trial, behind)| all.was_at_once(trial, behind));
+        self.at_once.into_iter().for_each(|(trial, place)| all.was_at_once(trial, place));
     }
 }

@@ -19,7 +19,7 @@ use crate::host::{clock, disk};
 use crate::tree::Tree;
 
 /// The first words of a file: its format, and the program that wrote it.
-const FORMAT: &str = concat!("hpcsweep index 6 ", env!("CARGO_PKG_VERSION"));
+const FORMAT: &str = concat!("hpcsweep index 7 ", env!("CARGO_PKG_VERSION"));
 
 /// Folders of records, of a thousand trials each, from which on a sweep has an index.
 const LEAST: usize = 5;
@@ -244,8 +244,8 @@ pub(super) struct Entry<'a> {
     files: Vec<Stamp>,
     /// Whether a file of it may have grown.
     pub(super) may_grow: bool,
-    /// Whether it was done at once, and then whether it began when the trial before it was done: see [`ByTrial`].
-    pub(super) at_once: Option<bool>,
+    /// Whether it was done at once, and then how: see [`ByTrial::at_once`].
+    pub(super) at_once: Option<u8>,
     packed: &'a [u8],
     pub(super) note: Option<&'a [u8]>,
     /// All of its bytes.
@@ -257,10 +257,7 @@ pub(super) fn entry<'a>(from: &mut In<'a>) -> Option<Entry<'a>> {
     let trial = from.number()?;
     let files = from.list(|from| Some((from.short()?, from.number()?, from.float()?)))?;
     let may_grow = from.flag()?;
-    let at_once = match from.byte()? {
-        0 => None,
-        behind => Some(behind == 2),
-    };
+    let at_once = from.byte()?.checked_sub(1);
     let packed = from.slice()?;
     let note = if from.flag()? { Some(from.slice()?) } else { None };
     let bytes = &whole[..whole.len() - from.0.len()];
@@ -343,7 +340,7 @@ pub(super) fn packed(trial: u64, files: &[Stamp], record: &Record) -> Vec<u8> {
     }
     out.byte(u8::from(!is_done));
     let at_once = ByTrial::at_once(trial, record);
-    out.byte(at_once.map_or(0, |behind| 1 + u8::from(behind)));
+    out.byte(at_once.map_or(0, |place| 1 + place));
     out.number(packed.len() as u64);
     entry.extend(packed);
     add_note(record.note.as_deref(), &mut entry);

@@ -392,7 +392,11 @@ impl Record {
     pub(crate) fn has_run_after(&self, decided: &Decided) -> bool {
         match decided.attempt {
             0 => self.has_begun_since(decided.time),
-            attempt => self.attempts.iter().any(|own| own.start.attempt > attempt),
+            // Agents count attempts anew for each deck: their order is that of the ledger.
+            attempt => self
+                .attempts
+                .iter()
+                .any(|own| (own.start.seq, own.start.attempt) > (decided.seq, attempt)),
         }
     }
 
@@ -459,7 +463,24 @@ pub(crate) use read::{briefly, gathered, indexed};
 
 #[cfg(test)]
 mod tests {
-    use super::{Attempt, End, Outcome, Start, array_of};
+    use super::{Attempt, Decided, End, Outcome, Record, Start, array_of};
+
+    /// Agents count attempts from 1 for each deck.
+    #[test]
+    fn what_agents_have_left_has_run_since_only_if_it_began_later() {
+        let begun =
+            |seq, attempt| Attempt::begun(Start { seq, attempt, ..Start::default() }, 1, None);
+        let left = Decided { seq: 9, attempt: 1, why: "left".into(), ..Decided::default() };
+        let mut attempts = vec![begun(2, 1), begun(2, 2), begun(2, 3), begun(9, 1)];
+        let record = |attempts: &[Attempt]| Record {
+            attempts: attempts.to_vec(),
+            decisions: vec![left.clone()],
+            ..Record::default()
+        };
+        assert_eq!(record(&attempts).left(), Some("left"));
+        attempts.push(begun(9, 2));
+        assert_eq!(record(&attempts).left(), None);
+    }
 
     fn ended(state: Outcome, exit_code: i32, reason: Option<&str>, stop: Option<&str>) -> String {
         let start: Start = serde_json::from_value(serde_json::json!({

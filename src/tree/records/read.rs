@@ -324,9 +324,9 @@ impl<'a> Reading<'a> {
     fn passes(&mut self, entry: &index::Entry<'a>) -> bool {
         let at_once = entry.at_once.filter(|_| self.briefly && !self.looks_at(entry));
         let at_once = at_once.filter(|_| !entry.may_grow);
-        if let Some(behind) = at_once {
+        if let Some(place) = at_once {
             self.keep(entry);
-            self.part.at_once.push((entry.trial, behind));
+            self.part.at_once.push((entry.trial, place));
         }
         at_once.is_some()
     }
@@ -346,11 +346,11 @@ impl<'a> Reading<'a> {
         let trial = runs[0].0;
         let names = runs.iter().map(|file| (file.1, || name_of(file)));
         let entry = entry.filter(|entry| entry.is_of(names, self.dir, self.looks_at(entry)));
-        if let Some((entry, behind)) =
+        if let Some((entry, place)) =
             entry.as_ref().filter(|_| self.briefly).and_then(|entry| Some((entry, entry.at_once?)))
         {
             self.keep(entry);
-            self.part.at_once.push((trial, behind));
+            self.part.at_once.push((trial, place));
             return Ok(());
         }
         let unchanged = entry.and_then(|entry| Some((entry.record()?, entry)));
