@@ -66,19 +66,10 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
             }
         }
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        let label = match own.len() {
-            0 => "measured".to_owned(),
-            1 => labels[0](&own[0]),
-            _ => {
-                let parts: Vec<String> = by
-                    .iter()
-                    .zip(own)
-                    .zip(&labels)
-                    .map(|((c, value), label)| format!("{}={}", table.columns[*c], label(value)))
-                    .collect();
-                groups::label(&parts.join(" "))
-            }
-        };
+        let names: Vec<&str> = by.iter().map(|column| &*table.columns[*column]).collect();
+        let values: Vec<String> =
+            own.iter().zip(&labels).map(|(value, label)| label(value)).collect();
+        let label = line_label(&names, &values);
         lines.push(Line { label, points, look: Look::Marked(colour) });
     }
     let positive = lines.iter().flat_map(|line| &line.points).all(|point| point.y > 0.0);
@@ -119,6 +110,19 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
         body: Body::Lines { lines, legend },
         caption,
     })
+}
+
+/// What a line of these parameters and values is called: `measured`, `4`, or `ranks=4 batch=8`.
+fn line_label(names: &[&str], values: &[String]) -> String {
+    match values {
+        [] => "measured".to_owned(),
+        [one] => one.clone(),
+        all => {
+            let parts: Vec<String> =
+                names.iter().zip(all).map(|(name, value)| format!("{name}={value}")).collect();
+            groups::label(&parts.join(" "))
+        }
+    }
 }
 
 /// Whether a metric is a time, by its name.

@@ -88,6 +88,14 @@ fn put_off(
     Ok((Some(places), put_off))
 }
 
+/// The places of a queue that are free for so many elements, without those that are kept for repeats.
+fn free_places(room: &Room, kept: u64, elements: u64, tell: &mut impl FnMut(&str)) -> u64 {
+    if kept > 0 && elements > 0 {
+        tell(&format!("{} kept for trials that `[retry]` may repeat", count(kept, "place")));
+    }
+    room.free().saturating_sub(kept)
+}
+
 /// In how many parts a sweep is submitted of which a portion has become a wave.
 fn parts(room: &Room, portion: &Portion, wave: &Wave) -> String {
     let arrays = wave.arrays.iter().filter(|array| array.is_of_trials());
@@ -171,10 +179,7 @@ impl Submission<'_> {
         let least = if is_fed { 1 } else { (elements + u64::from(auto)).min(2) };
         let keeps = is_fed && options.feeder.is_none() && source.plan.retry.auto;
         let kept = if keeps { before.repeated(&records) } else { 0 };
-        if room.is_some() && kept > 0 && elements > 0 {
-            tell(&format!("{} kept for trials that `[retry]` may repeat", count(kept, "place")));
-        }
-        let free = room.as_ref().map(|room| room.free().saturating_sub(kept));
+        let free = room.as_ref().map(|room| free_places(room, kept, elements, tell));
         if elements > 0
             && let Some(room) = room.as_ref().filter(|_| free.is_some_and(|free| free < least))
         {
@@ -220,9 +225,8 @@ impl Submission<'_> {
         if let Some(room) = room.filter(|_| !left.is_empty()) {
             tell(&parts(&room, &portion, &wave));
         }
-        let left = left.len() as u64;
         *all = Waves { given_up: std::mem::take(&mut all.given_up), ..Waves::read(&self.tree)? };
-        let held = divided.held.len() as u64;
+        let (left, held) = (left.len() as u64, divided.held.len() as u64);
         Ok(Next { put_off, left, held, is_fed: fed, ..Next::default() })
     }
 

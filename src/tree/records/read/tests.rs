@@ -21,6 +21,15 @@ fn trial(number: u64) -> u64 {
     number % 3 + 1000 * (number / 3)
 }
 
+/// Gives a file a time of change of its own, as on a file system whose clock is exact: so many seconds after one that lies
+/// far back.
+fn set_changed(path: &Path, later: u64) {
+    let time = SystemTime::now() - Duration::from_secs(100_000) + Duration::from_secs(later);
+    if let Ok(file) = File::open(path) {
+        file.set_modified(time).unwrap();
+    }
+}
+
 /// A sweep whose records change.
 struct Sweep {
     _dir: tempfile::TempDir,
@@ -49,11 +58,7 @@ impl Sweep {
     /// Every change has a time of its own, as on a file system whose clock is exact, and lies far back.
     fn changed(&mut self, path: &Path) {
         self.later += 1;
-        let time =
-            SystemTime::now() - Duration::from_secs(100_000) + Duration::from_secs(self.later);
-        if let Ok(file) = File::open(path) {
-            file.set_modified(time).unwrap();
-        }
+        set_changed(path, self.later);
     }
 
     fn append(&mut self, trial: u64, run: u32, event: &Event) {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -48,11 +47,7 @@ impl Sweep {
     /// Every change has a time of its own.
     fn changed(&mut self, path: &Path) {
         self.later += 1;
-        let time =
-            SystemTime::now() - Duration::from_secs(100_000) + Duration::from_secs(self.later);
-        if let Ok(file) = File::open(path) {
-            file.set_modified(time).unwrap();
-        }
+        super::set_changed(path, self.later);
     }
 
     fn append(&mut self, agent: usize, event: &Event) {
