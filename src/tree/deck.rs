@@ -15,6 +15,7 @@ use super::{FORMAT, Tree, document, numbers, write_document};
 use crate::fault::Fault;
 use crate::host::disk;
 use crate::host::gpus::DeviceId;
+use crate::idset::IdSet;
 use crate::plan::{Pull, Resources, Retry};
 
 /// One submission to agents.
@@ -45,7 +46,7 @@ pub struct Deck {
     /// GPUs that a slot needs.
     pub(crate) gpus: u32,
     /// Slots that use a GPU at the same time.
-    #[serde(default = "alone", skip_serializing_if = "is_alone")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub(crate) gpu_share: u32,
     /// Where calls run on exactly the devices that their trials name: all of these. An agent takes devices for each trial
     /// then.
@@ -56,6 +57,9 @@ pub struct Deck {
     /// Trials (`0-9,14`) for which the plan asks for something else now than their table says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) requests: Vec<(String, Resources)>,
+    /// Trials (`0-9,14`) that have had too little memory: nothing else runs beside one, for it would have no more now.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) alone: String,
     /// What agents start that serve no program yet, where the trials call a function; see
     /// [`crate::plan::Run::program`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -70,17 +74,25 @@ pub struct Deck {
     pub(crate) retry: Option<Retry>,
 }
 
+impl Deck {
+    /// Whether nothing else may run beside a trial.
+    pub(crate) fn has_alone(&self, trial: u32) -> bool {
+        !self.alone.is_empty()
+            && IdSet::of_numbers(&self.alone).is_ok_and(|alone| alone.contains(trial))
+    }
+}
+
 fn file(tree: &Tree, deck: u32, ending: &str) -> PathBuf {
     tree.dir().join(format!("pull/{deck:04}.{ending}"))
 }
 
 /// Older decks do not say how many slots share a GPU.
-fn alone() -> u32 {
+fn one() -> u32 {
     1
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_alone(share: &u32) -> bool {
+fn is_one(share: &u32) -> bool {
     *share == 1
 }
 
@@ -105,6 +117,8 @@ pub struct Terms<'a> {
     pub(crate) memory_mib: Option<u64>,
     /// The plan's current requests; see [`Deck::requests`].
     pub(crate) requests: &'a [(String, Resources)],
+    /// The trials beside which nothing else runs; see [`Deck::alone`].
+    pub(crate) alone: &'a str,
     /// What agents start that serve no program.
     pub(crate) program: &'a [String],
     /// Whether the plan itself asks for agents.
@@ -128,6 +142,7 @@ impl<'a> Terms<'a> {
             devices: None,
             memory_mib: None,
             requests: &[],
+            alone: "",
             program: &[],
             by_plan: false,
             pull,
@@ -142,7 +157,7 @@ impl<'a> Terms<'a> {
 /// When the disk refuses.
 pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>) -> Result<Deck> {
     let Terms { seq, plan, max_running, cores, gpus, gpu_share, memory_mib, .. } = terms;
-    let Terms { requests, program, by_plan, pull, devices, retry, .. } = terms;
+    let Terms { requests, alone, program, by_plan, pull, devices, retry, .. } = terms;
     let deck = Deck {
         format: FORMAT,
         deck: before.last().map_or(0, |d| d.deck) + 1,
@@ -160,6 +175,7 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
         devices: devices.map(<[DeviceId]>::to_vec),
         memory_mib,
         requests: requests.to_vec(),
+        alone: alone.to_owned(),
         program: program.to_vec(),
         by_plan,
         pull: pull.clone(),

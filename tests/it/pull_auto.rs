@@ -321,6 +321,21 @@ fn a_trial_that_had_too_little_memory_runs_alone() {
     );
 }
 
+/// Who enqueues the trial decides that. The trial waits for a while that another one begins beside it.
+#[test]
+fn a_trial_that_had_too_little_memory_without_agents_runs_alone_under_agents() {
+    let code = "0) [ $n = 2 ] || { echo MemoryError >&2; exit 1; }
+            i=0; until [ -e begun ] || [ $i = 50 ]; do sleep 0.01; i=$((i+1)); done; echo over >>ran ;;
+         1) echo >begun ;;";
+    let world = world(code, &format!("oom = {{ memory = \"x2\" }}\n{}", agents(1, "")));
+    let rules = world.read("plan.toml");
+    world.write("plan.toml", &rules.replace("auto = true", "auto = false"));
+    assert_eq!(world.run(&["submit", "plan.toml"]).code, 1);
+    world.write("plan.toml", &rules.replace("i = [0]", "i = [0, 1]"));
+    world.run(&["worker", "--pull", "plan.toml", "--slots", "2"]).ok();
+    assert_eq!(world.read("ran"), "0\n0\nover\n1\n");
+}
+
 #[test]
 fn a_repeat_of_a_trial_with_a_copy_counts_once_and_the_first_end_without_a_repeat_is_the_result() {
     let code = "0) if mkdir first 2>/dev/null; then until [ -e fail ]; do sleep 0.01; done; exit 75

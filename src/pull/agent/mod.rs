@@ -293,12 +293,15 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     /// Begins units and copies in all free slots, unless the agent leaves. Whether anything was done.
     fn start(&mut self) -> Result<bool> {
         let mut any = false;
-        let is_alone = self.slots.iter().any(|s| s.running().is_some_and(Running::is_alone));
-        if is_alone || !self.lifecycle.has_time() {
+        if !self.lifecycle.has_time() {
             return Ok(any);
         }
         for i in 0..self.slots.len() {
             while self.slots[i].is_free() && self.lifecycle.leaving.is_none() {
+                // Also after one of these has begun just now.
+                if self.slots.iter().any(|s| s.running().is_some_and(Running::is_alone)) {
+                    return Ok(any);
+                }
                 let free = self.slots.iter().filter(|slot| slot.is_free()).count() as u64;
                 let started = match self.lifecycle.next_unit(free)? {
                     Some(unit) => self.begin(i, unit)?,

@@ -125,9 +125,13 @@ impl Membership {
             for (number, unit) in (piece.from..).zip(&trials) {
                 let all: VecDeque<Row> = rows.by_ref().take(unit.len()).collect();
                 let link = piece.link.min(all.len() as u32);
+                let rows: VecDeque<Row> = all.into_iter().skip(link as usize).collect();
+                let deck = deck::of_unit(&self.decks, number);
+                let first = rows.front().and_then(|row| u32::try_from(row.id).ok());
+                let is_alone = deck.zip(first).is_some_and(|(deck, trial)| deck.has_alone(trial));
                 self.ready.push_back(Unit {
                     number,
-                    rows: all.into_iter().skip(link as usize).collect(),
+                    rows,
                     link,
                     tries: piece.tries,
                     faults: piece.faults,
@@ -135,7 +139,7 @@ impl Membership {
                     spent: piece.spent,
                     repeats: piece.repeats,
                     grown: piece.grown,
-                    alone: piece.alone,
+                    alone: piece.alone || is_alone,
                     looks: 0,
                 });
             }

@@ -60,6 +60,11 @@ impl<'a> Repeats<'a> {
         self.alone.contains(&trial)
     }
 
+    /// All trials beside which nothing else may run (`0-9,14`).
+    pub(in crate::submit) fn all_alone(&self) -> String {
+        IdSet::of_trials(self.alone.iter().copied()).to_string()
+    }
+
     /// Why a trial was left at its end, if nothing has run it again since.
     fn left(&self, trial: u64, record: &Record) -> Option<&str> {
         self.rulings.get(&trial)?.left(Some(record))

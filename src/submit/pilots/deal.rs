@@ -111,14 +111,8 @@ pub fn deal(
     let covered = hands::in_hand(&tree, &decks, &ledger, &known, &diff)?;
     // Entries of the ledger about trials whose ends the records already have belong to earlier decks.
     ledger.follow(&tree)?;
-    let retry = options.retry.clone().and(&repeats(
-        (&tree, &lock),
-        source,
-        options,
-        &known,
-        &covered,
-        &diff,
-    )?);
+    let (repeats, alone) = repeats((&tree, &lock), source, options, &known, &covered, &diff)?;
+    let retry = options.retry.clone().and(&repeats);
     retry.change(&mut diff);
     let failures = Failures { retry: retry.clone(), ..Failures::default() };
     let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
@@ -151,6 +145,7 @@ pub fn deal(
         gpu_share: plan.schedule.gpu_share,
         devices: devices.as_deref(),
         requests: &requests(&diff),
+        alone: &alone,
         memory_mib: asked().filter_map(|request| request.memory_mib).max(),
         program: &plan.run.program,
         by_plan: plan.schedule.mode == Mode::Pull,
@@ -171,7 +166,7 @@ fn rules(plan: &Plan) -> Option<&Retry> {
 }
 
 /// The trials that `[retry]` repeats of those that others have left without success and undecided: jobs whose feeder was lost,
-/// or an executor that was killed. The journal keeps the decisions.
+/// or an executor that was killed. The journal keeps the decisions. Also, as a set, those beside which nothing else runs.
 fn repeats(
     (tree, lock): (&Tree, &Lock),
     source: &Source,
@@ -179,8 +174,8 @@ fn repeats(
     known: &HashMap<u64, Record>,
     covered: &HashSet<u64>,
     diff: &Diff,
-) -> Result<Again> {
-    let Some(rules) = rules(&source.plan) else { return Ok(Again::default()) };
+) -> Result<(Again, String)> {
+    let Some(rules) = rules(&source.plan) else { return Ok(Default::default()) };
     let journal = Journal::read(tree)?;
     let is_due = |trial: u64| {
         let is_free = !covered.contains(&trial) && diff.has(trial);
@@ -190,7 +185,7 @@ fn repeats(
         record.has_failed() && is_due(**trial) && !journal.has_settled(**trial, Some(record))
     };
     if !known.iter().any(|own| is_left(&own)) {
-        return Ok(Again::default());
+        return Ok(Default::default());
     }
     let (rows, heads) = (table::rows(tree)?, table::heads(tree)?);
     let mut shared = HashMap::new();
@@ -206,7 +201,7 @@ fn repeats(
         .iter()
         .filter_map(|trial| Some((*trial, Resources::clone(repeats.request(*trial)?))));
     let grown = grown.collect();
-    Ok(Again::with_requests(trials, grown))
+    Ok((Again::with_requests(trials, grown), repeats.all_alone()))
 }
 
 /// The older and new trials to enqueue. An agent would wait for ever behind a trial that does not run, so these are
