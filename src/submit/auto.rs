@@ -142,6 +142,14 @@ pub(crate) fn of_sweep(
         };
         judged.entry(key).or_default().push(row.id);
     }
+    let wanted: BTreeSet<u64> = requests.keys().copied().collect();
+    let on_failure = grow::on_failure(&table::heads(&status.tree)?);
+    let mut trials = again::with_chains(status, &wanted, on_failure);
+    trials.retain(|trial| diff.has(*trial));
+    requests.retain(|trial, request| diff.request(*trial).is_some_and(|own| **own != *request));
+    for (trial, why) in unrun(known, &asked, &trials).filter(|_| retry.auto) {
+        judged.entry((false, false, why)).or_default().push(trial);
+    }
     let decisions: Vec<Decision> = judged
         .into_iter()
         .map(|((again, counts, why), trials)| Decision {
@@ -151,13 +159,31 @@ pub(crate) fn of_sweep(
             why,
         })
         .collect();
-    let wanted: BTreeSet<u64> = requests.keys().copied().collect();
-    let on_failure = grow::on_failure(&table::heads(&status.tree)?);
-    let mut trials = again::with_chains(status, &wanted, on_failure);
-    trials.retain(|trial| diff.has(*trial));
-    requests.retain(|trial, request| diff.request(*trial).is_some_and(|own| **own != *request));
     let entry = (!decisions.is_empty()).then(|| Entry::Decided { time: clock::now(), decisions });
     Ok(Decided { again: Again::with_requests(trials, requests), entry, open_trials, open })
+}
+
+/// The trials that others have taken out of the queue, and those behind them, but for those that run again, with the reasons.
+/// Nothing is to be decided about them; but only the scheduler knows that, and without a decision the next submission would
+/// bring a feeder to ask it.
+fn unrun<'a>(
+    known: &'a Known<'_>,
+    asked: &'a HashMap<u64, (u32, Resources)>,
+    again: &'a BTreeSet<u64>,
+) -> impl Iterator<Item = (u64, String)> {
+    let Known { status, journal, diff, pending, .. } = known;
+    let is_new = |trial: u64| {
+        let record = status.records.get(&trial);
+        let Some((array, _)) = asked.get(&trial) else { return false };
+        let is_known = record.is_some_and(|record| record.skipped.is_some())
+            || journal.is_cancelled(*array, trial)
+            || journal.has_settled(trial, record);
+        !is_known && diff.has(trial) && pending.admits(trial) && !again.contains(&trial)
+    };
+    let all =
+        status.trials().filter(|(_, own)| matches!(own.state, State::Skipped | State::Cancelled));
+    let all = all.filter(move |(row, _)| is_new(row.id));
+    all.map(|(row, own)| (row.id, own.words()))
 }
 
 /// How often each trial was submitted.

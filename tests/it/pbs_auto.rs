@@ -211,6 +211,27 @@ fn a_feeder_that_was_lost_is_replaced_by_the_next_submission() {
     assert_eq!(pbs.jobs().len(), jobs);
 }
 
+/// Without a record of the trials, only the scheduler knows that there is nothing to decide: the first feeder that has asked
+/// is the last one.
+#[test]
+fn what_was_deleted_before_it_began_brings_one_feeder() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let rest = "exit_codes = { 75 = \"again\" }\n[[trials]]\na = 0\n\
+                [[trials]]\ntask_id = 1\na = 1\n[[trials]]\ntask_id = 1\na = 2\n";
+    pbs.submit(&plan("", rest), &[]).ok();
+    pbs.world.call("qdel", &["0[].pbshead", "1.pbshead", "3.pbshead"]).ok();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    let standings = pbs.standings();
+    pbs.again(&[]).ok();
+    pbs.wait_idle();
+    let jobs = pbs.jobs().len();
+    let again = pbs.again(&[]);
+    assert!(again.err.starts_with("s: nothing new to submit"), "{}", again.whole());
+    assert_eq!((pbs.jobs().len(), pbs.standings()), (jobs, standings));
+}
+
 /// An executor on this machine was killed between the end of a trial and the decision about it, as it looks here.
 #[test]
 fn what_this_machine_left_undecided_is_decided_by_the_feeder_that_goes_on() {
