@@ -259,9 +259,7 @@ fn of_one_table(
         let is_meant = |at: &usize| {
             let row = &table.rows[*at];
             let is_named = match named {
-                Named::Trials(ids) => {
-                    u32::try_from(row.trial).is_ok_and(|trial| ids.contains(trial))
-                }
+                Named::Trials(ids) => ids.has(row.trial),
                 _ => true,
             };
             is_named

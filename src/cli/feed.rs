@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let templates = source.templates(feeder.templates.as_deref(), &site)?;
         let options = ArrayOptions {
             max_running: feeder.max_running,
-            retry: Again::repeated(&feeder.again).within(feeder.only.as_deref()),
+            retry: Again::repeated(&feeder.again).within(feeder.only()),
             templates: feeder.templates.clone(),
             feeder: Some(args.array),
             is_impatient,

@@ -85,6 +85,11 @@ impl IdSet {
         after > 0 && self.runs[after - 1].1 >= id
     }
 
+    /// Returns whether a trial is in the set.
+    pub(crate) fn has(&self, trial: u64) -> bool {
+        u32::try_from(trial).is_ok_and(|id| self.contains(id))
+    }
+
     /// Returns the first and the last index of each run, smallest first.
     pub(crate) fn runs(&self) -> &[(u32, u32)] {
         &self.runs

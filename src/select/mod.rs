@@ -124,7 +124,7 @@ impl Wanted {
 
     /// Whether a trial is meant as far as its number and its state decide.
     fn has(&self, row: &Row, standing: &Standing) -> bool {
-        let is_named = |ids: &IdSet| u32::try_from(row.id).is_ok_and(|number| ids.contains(number));
+        let is_named = |ids: &IdSet| ids.has(row.id);
         self.ids.as_ref().is_none_or(is_named)
             && (!self.failed || standing.state.is_bad())
             && (self.states.is_empty() || self.states.contains(&standing.state.word()))

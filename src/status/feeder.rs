@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::idset::IdSet;
 use crate::scheduler::Elements;
 use crate::standing::{Standing, State};
 use crate::tree::journal::Journal;
@@ -34,14 +35,28 @@ pub(super) fn is_learning<'a>(waves: impl DoubleEndedIterator<Item = &'a Wave>) 
     arrays.find_map(|array| array.feeder.as_ref()).is_some_and(|feeder| feeder.is_learning)
 }
 
-/// The job of these that has not ended.
-pub(super) fn alive(
-    jobs: &[(u32, String)],
+/// The feeders of these jobs that have not ended, with the jobs.
+pub(super) fn alive<'a>(
+    jobs: &'a [(u32, String)],
+    waves: &'a [(Wave, Vec<u64>)],
     elements: &HashMap<String, Elements>,
-) -> Option<String> {
+) -> Vec<(&'a Feeder, &'a str)> {
     let is_alive =
         |job: &str| elements.get(job).and_then(|e| e.get(0)).is_some_and(|e| e.state.is_alive());
-    jobs.iter().map(|(_, job)| job).find(|job| is_alive(job)).cloned()
+    let of = |number: u32| {
+        let mut arrays = waves.iter().flat_map(|(wave, _)| &wave.arrays);
+        arrays.find(|array| array.array == number)?.feeder.as_ref()
+    };
+    let jobs = jobs.iter().filter(|(_, job)| is_alive(job));
+    jobs.filter_map(|(array, job)| Some((of(*array)?, job.as_str()))).collect()
+}
+
+/// The trials of which `[retry]` has still to decide, as far as one of these feeders does.
+pub(super) fn awaited(alive: &[(&Feeder, &str)], undecided: &HashSet<u64>) -> HashSet<u64> {
+    let sets: Vec<Option<IdSet>> = alive.iter().map(|(own, _)| own.only()).collect();
+    let has = |only: &Option<IdSet>, trial| only.as_ref().is_none_or(|ids| ids.has(trial));
+    let is_awaited = |trial: &u64| sets.iter().any(|only| has(only, *trial));
+    undecided.iter().copied().filter(is_awaited).collect()
 }
 
 /// The last feeder of a sweep, if it is neither cancelled nor held.

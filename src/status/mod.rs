@@ -33,7 +33,7 @@ use crate::tree::records::{self, Attempt, ByTrial, Outcome, Record};
 use crate::tree::shard::Shards;
 use crate::tree::table::{self, Head, Readable, Row};
 use crate::tree::terms::{self, Dropped, Terms};
-use crate::tree::waves::{self, Array, Feeder, Wave};
+use crate::tree::waves::{self, Array, Wave};
 use crate::tree::{Identity, Tree, lock};
 use ask::Heard;
 use pilots::{Given, Pilots};
@@ -66,6 +66,8 @@ pub struct Status {
     pub(crate) is_learning: bool,
     /// Trials without success of which `[retry]` has still to decide.
     pub(crate) undecided: HashSet<u64>,
+    /// Those of them about which a feeder decides that is queued or running.
+    pub(crate) awaited: HashSet<u64>,
     /// The hook for the end of the sweep that no job will call, because the feeder was lost.
     pub(crate) uncalled: Option<&'static str>,
     /// Whether trials are left to agents, and none is at work or will come.
@@ -316,14 +318,14 @@ fn stand(
         Writer::Agent(agent) => agents.is_alive(agent),
         Writer::Submission => lock::is_held(&tree),
     });
+    let alive = feeder::alive(&feeders, &files.waves, &heard.elements);
+    let awaited = feeder::awaited(&alive, &undecided);
     // What is not submitted yet is none of the business of one that submits certain trials alone.
-    let of_all = |own: &Feeder| left == 0 || own.only.is_none();
-    let meant = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal, of_all);
-    let feeder = feeder::alive(&meant, &heard.elements);
+    let feeder = alive.iter().find(|(own, _)| left == 0 || own.only.is_none());
+    let feeder = feeder.map(|(_, job)| (*job).to_owned());
     let has_ended = left == 0 && standings.iter().all(|standing| standing.state.is_final());
     let is_over = heard.is_sure && has_ended && !lock::is_held(&tree);
-    let nobody_calls = || is_over && feeder::alive(&feeders, &heard.elements).is_none();
-    let uncalled = files.uncalled.filter(|_| nobody_calls());
+    let uncalled = files.uncalled.filter(|_| is_over && alive.is_empty());
     let lacks_agents = heard.is_sure && agents.are_missing() && !is_elsewhere;
     let Files { heads, rows, records, journal, waves, dropped, shards, code, .. } = files;
     let jobs: Vec<String> = journal.jobs().map(str::to_owned).collect();
@@ -350,6 +352,7 @@ fn stand(
         feeder,
         is_learning: feeder::is_learning(waves.iter().map(|(wave, _)| wave)),
         undecided,
+        awaited,
         uncalled,
         lacks_agents,
         dropped,
@@ -757,11 +760,6 @@ impl Status {
     /// Whether the scheduler's silence means something: it answered, or was never given anything.
     pub(crate) fn is_sure(&self) -> bool {
         self.asked
-    }
-
-    /// Whether a feeder is queued or running that has still to decide by `[retry]` about a trial without success.
-    pub(crate) fn is_awaited(&self, trial: u64) -> bool {
-        self.feeder.is_some() && self.undecided.contains(&trial)
     }
 
     /// Leaves it to the end of the process, which is near: to free each of its values takes longer than to read some.

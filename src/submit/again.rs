@@ -166,8 +166,7 @@ impl Again {
         {
             let request = self.requests.get(&trial).map(|request| &**request);
             let group = groups.entry(request).or_default();
-            let id: IdSet = u32::try_from(trial).ok().into_iter().collect();
-            *group = group.union(&id);
+            *group = group.union(&IdSet::of_trials([trial]));
         }
         let repeat = |(request, ids): (Option<&Resources>, IdSet)| Repeat {
             trials: ids.to_string(),
@@ -215,9 +214,8 @@ impl Again {
 
     /// The same for a feeder that submits nothing but the trials of a set, if there is one.
     #[must_use]
-    pub(crate) fn within(self, only: Option<&str>) -> Self {
-        let ids = only.map(|only| IdSet::of_numbers(only).unwrap_or_default());
-        let alone = ids.map(|ids| Arc::new(ids.iter().map(u64::from).collect()));
+    pub(crate) fn within(self, only: Option<IdSet>) -> Self {
+        let alone = only.map(|ids| Arc::new(ids.iter().map(u64::from).collect()));
         Self { alone, ..self }
     }
 
@@ -228,10 +226,8 @@ impl Again {
 
     /// Whether a feeder submits all that this submission may leave to one.
     pub(crate) fn is_left_to(&self, feeder: &Feeder) -> bool {
-        let Some(only) = &feeder.only else { return true };
-        let ids = IdSet::of_numbers(only).unwrap_or_default();
-        let has = |trial: &u64| u32::try_from(*trial).is_ok_and(|trial| ids.contains(trial));
-        self.alone.as_ref().is_some_and(|alone| alone.iter().all(has))
+        let Some(only) = feeder.only() else { return true };
+        self.alone.as_ref().is_some_and(|alone| alone.iter().all(|trial| only.has(*trial)))
     }
 
     /// Whether a trial has a request of its own this time.

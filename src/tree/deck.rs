@@ -76,9 +76,8 @@ pub struct Deck {
 
 impl Deck {
     /// Whether nothing else may run beside a trial.
-    pub(crate) fn has_alone(&self, trial: u32) -> bool {
-        !self.alone.is_empty()
-            && IdSet::of_numbers(&self.alone).is_ok_and(|alone| alone.contains(trial))
+    pub(crate) fn has_alone(&self, trial: u64) -> bool {
+        !self.alone.is_empty() && IdSet::of_numbers(&self.alone).is_ok_and(|alone| alone.has(trial))
     }
 }
 

@@ -372,8 +372,7 @@ impl Journal {
 
     /// Whether a trial was taken back from the array that had it.
     pub fn is_cancelled(&self, array: u32, trial: u64) -> bool {
-        let trial = u32::try_from(trial).unwrap_or(u32::MAX);
-        self.cancelled.get(&array).is_some_and(|trials| trials.contains(trial))
+        self.cancelled.get(&array).is_some_and(|trials| trials.has(trial))
     }
 
     /// Whether an array of agents was taken back.

@@ -13,6 +13,7 @@ use super::{FORMAT, Tree, first_format, numbers, read_document, write_document};
 use crate::fault::Fault;
 use crate::graph::Mapping;
 use crate::host::disk;
+use crate::idset::IdSet;
 use crate::plan::{OnFailure, Resources};
 
 /// The arrays of one submission, and how its chains became jobs.
@@ -111,6 +112,13 @@ pub(crate) struct Feeder {
     /// Whether it also decides by `[retry]` what runs again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) decides: bool,
+}
+
+impl Feeder {
+    /// The trials but for which it submits nothing.
+    pub(crate) fn only(&self) -> Option<IdSet> {
+        self.only.as_ref().map(|only| IdSet::of_numbers(only).unwrap_or_default())
+    }
 }
 
 /// Trials that run again with one request.

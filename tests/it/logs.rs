@@ -164,3 +164,28 @@ fn a_trial_is_followed_into_the_job_that_repeats_it() {
     assert_eq!(follow.end(&pbs.world).whole(), "begin\nend\ntrial 0 done\nexit code 0\n");
     pbs.wait_idle();
 }
+
+/// Its feeder submits this trial alone, although others were never submitted.
+#[test]
+fn a_trial_that_is_retried_alone_is_followed_into_the_job_that_repeats_it() {
+    let mut pbs = crate::pbs_once::pbs();
+    pbs.set("scheduling", false);
+    let code = "[ $HPCSWEEP_TRIAL = 0 ] || exit 0
+        echo begin; [ -e $EVENTS.again ] || { : >$EVENTS.again; exit 75; }; echo end";
+    let rest = "[grid]\na = [0, 1]\n[retry]\nauto = true\nexit_codes = { 75 = \"again\" }\n";
+    pbs.submit(&shell(code, rest), &["-q"]).ok();
+    pbs.world.run(&["cancel"]).ok();
+    let retried = pbs.world.run(&["retry", "0"]);
+    let feeder = retried.whole();
+    let feeder = feeder.split_once("feeder: job ").unwrap().1.split(',').next().unwrap();
+    pbs.world.call("qhold", &[feeder]).ok();
+    pbs.set("scheduling", true);
+    wait_until("it has failed", || pbs.standings()[0] == "failed: exit code 75");
+    let mut follow = pbs.world.start(&["logs", "-f", "0"]);
+    let mut first = [0; 6];
+    follow.child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"begin\n");
+    pbs.world.call("qrls", &[feeder]).ok();
+    assert_eq!(follow.end(&pbs.world).whole(), "begin\nend\ntrial 0 done\nexit code 0\n");
+    pbs.wait_idle();
+}

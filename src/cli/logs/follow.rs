@@ -63,7 +63,9 @@ pub(super) fn run(
         }
         let over: BTreeSet<u64> = status
             .trials()
-            .filter(|(row, standing)| standing.state.is_final() && !status.is_awaited(row.id))
+            .filter(|(row, standing)| {
+                standing.state.is_final() && !status.awaited.contains(&row.id)
+            })
             .map(|(row, _)| row.id)
             .collect();
         let (ended, open): (Vec<Trial>, Vec<Trial>) =

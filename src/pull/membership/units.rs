@@ -127,8 +127,8 @@ impl Membership {
                 let link = piece.link.min(all.len() as u32);
                 let rows: VecDeque<Row> = all.into_iter().skip(link as usize).collect();
                 let deck = deck::of_unit(&self.decks, number);
-                let first = rows.front().and_then(|row| u32::try_from(row.id).ok());
-                let is_alone = deck.zip(first).is_some_and(|(deck, trial)| deck.has_alone(trial));
+                let is_alone =
+                    deck.zip(rows.front()).is_some_and(|(deck, first)| deck.has_alone(first.id));
                 self.ready.push_back(Unit {
                     number,
                     rows,

@@ -325,7 +325,7 @@ impl Part {
     fn cancelled(&self, accepted: &HashSet<String>) -> Option<Entry> {
         let done = self.trials.iter().filter(|(id, _)| accepted.contains(id));
         let trials = done.flat_map(|(_, trials)| trials);
-        let trials: IdSet = trials.filter_map(|trial| u32::try_from(*trial).ok()).collect();
+        let trials = IdSet::of_trials(trials.copied());
         // A feeder has no trials.
         let mut given = self.trials.iter().filter(|(id, _)| accepted.contains(id));
         let (time, is_none) =
