@@ -24,8 +24,8 @@ impl std::fmt::Display for Damaged {
     }
 }
 
-/// Damaged files that are there, and what to say of those that are gone, if there are several: a folder that was removed, or
-/// was left out of a copy, has lost all of them at once.
+/// Damaged files that are there, and what to say of those that are gone: a folder that was removed, or was left out of a copy,
+/// has lost all of them at once.
 pub(crate) fn without_missing<'a>(
     all: &'a [Damaged],
     dir: &Path,
@@ -33,7 +33,10 @@ pub(crate) fn without_missing<'a>(
     let (there, gone): (Vec<&Damaged>, Vec<&Damaged>) =
         all.iter().partition(|damaged| dir.join(&damaged.file).exists());
     match gone.as_slice() {
-        [] | [_] => (all.iter().collect(), None),
+        [] => (there, None),
+        [one] => {
+            (there, Some(format!("{} does not exist, although other files tell of it", one.file)))
+        }
         [first, ..] => {
             let files = crate::words::count(gone.len() as u64, "file");
             let words = format!(

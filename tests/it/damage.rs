@@ -431,3 +431,26 @@ fn sweeps_of_the_first_format_are_read_and_grow() {
         assert!(identity.starts_with("{\"format\":2,"), "{identity}");
     }
 }
+
+/// An earlier reader has taken note of all records; a record that is gone afterwards has no lines to count.
+#[test]
+fn a_record_that_was_removed_is_named() {
+    let world = World::new();
+    world.write("plan.toml", &shell("true", "[grid]\na = [1, 2, 3]\n"));
+    world.run(&["submit", "plan.toml"]).ok();
+    world.run(&["status"]).ok();
+    let record = |trial: u64| format!("records/000/{trial}.1.jsonl");
+    let remove = |trial| fs::remove_file(world.path("results/s").join(record(trial))).unwrap();
+    remove(1);
+    let first = "records/000/1.1.jsonl does not exist, although other files tell of it";
+    assert_eq!(
+        world.run(&["collect", "--columns", "trial,state", "--format", "csv"]).whole(),
+        format!(
+            "trial,state\n0,done\n1,pending\n2,done\nwarning: $WORLD/results/s: {first}\nexit code 1\n"
+        )
+    );
+    remove(2);
+    let both = "left out: 2 files of which other files tell do not exist, the first is records/000/1.1.jsonl";
+    let status = world.run(&["status"]).out;
+    assert!(status.ends_with(&format!("{both}\n")), "{status}");
+}
