@@ -14,7 +14,7 @@ use super::{Context, collect, sweeps};
 use crate::analysis::{
     self, Left, Member, Over, Pareto, Place, Ranked, Ranking, Settings, Statistic, Why,
 };
-use crate::collect::{Cell, Goal, Table, Trial, UNREAD, text};
+use crate::collect::{Goal, Table, Trial, UNREAD, text};
 use crate::fault::Fault;
 use crate::idset::IdSet;
 use crate::plan::value::float_json;
@@ -99,7 +99,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let Repeats { over, by } = &args.repeats;
     let is_plain = settings.over.is_empty() && over.is_empty() && by.is_empty();
     if by == &["trial"] || is_plain && args.statistic == Statistic::Mean {
-        return trials(&table, args, function, code, context);
+        return trials(&table, (&settings, &curves), args, function, code, context);
     }
     let ranking = analysis::rank(&table, &settings, table.metric(metric)?, *goal, args.statistic);
     if ranking.ranked.is_empty() {
@@ -159,6 +159,7 @@ fn name_other_functions(
 /// Single trials, where nothing repeats them.
 fn trials(
     table: &Table,
+    (settings, curves): (&Settings, &Curves),
     args: &Args,
     function: Option<&str>,
     code: u8,
@@ -173,7 +174,9 @@ fn trials(
         }
         return Ok(code);
     }
-    context.out.page(&best_text(table, shown, metric)?);
+    let rows: Vec<&[usize]> = shown.iter().map(std::slice::from_ref).collect();
+    let curves = curves.column(table, metric, &rows)?;
+    context.out.page(&best_text(table, settings, (shown, curves), metric)?);
     Ok(code)
 }
 
@@ -547,11 +550,6 @@ fn best_object(table: &Table, row: &Trial) -> Value {
     Value::Object(object)
 }
 
-/// A value that stays on its line.
-fn line(value: Cell<'_>) -> String {
-    words::short(&value.text(), usize::MAX)
-}
-
 /// The log of the attempt that counts, if it has one of its own.
 fn log(tree: &Tree, trial: u64) -> Result<Option<PathBuf>> {
     let mut logs = (1..).map(|run| tree.log(trial, run)).take_while(|log| log.is_file());
@@ -566,22 +564,27 @@ fn log(tree: &Tree, trial: u64) -> Result<Option<PathBuf>> {
 
 /// # Errors
 /// When a record cannot be read.
-fn best_text(table: &Table, shown: &[usize], metric: &str) -> Result<String> {
+fn best_text(
+    table: &Table,
+    settings: &Settings,
+    (shown, curves): (&[usize], Option<Vec<String>>),
+    metric: &str,
+) -> Result<String> {
     let column = table.columns.iter().position(|c| c == metric).unwrap_or(0);
     let mut out = String::new();
-    for &i in shown {
+    for (place, &i) in shown.iter().enumerate() {
         let row = &table.rows[i];
         let parameters: Vec<String> = (table.first_parameter..table.first_metric)
             .filter(|&c| !table.cell(row, c).is_null())
-            .map(|c| match line(table.cell(row, c)) {
-                empty if empty.is_empty() => format!("{}=\"\"", table.columns[c]),
-                value => format!("{}={value}", table.columns[c]),
+            .map(|c| {
+                format!("{}={}", table.columns[c], settings.text(c, &table.cell(row, c).value()))
             })
             .collect();
+        let curve = curves.as_ref().map_or(String::new(), |curves| format!("  {}", curves[place]));
         out.push_str(&format!(
-            "trial {}: {metric} = {}  ({})\n",
+            "trial {}: {metric} = {}{curve}  ({})\n",
             row.trial,
-            line(table.cell(row, column)),
+            words::short(&table.cell(row, column).text(), usize::MAX),
             parameters.join(" ")
         ));
         let tree = Tree::at(&table.sources[row.source()].dir);

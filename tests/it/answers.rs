@@ -279,7 +279,7 @@ fn a_value_with_a_line_break_stays_on_its_line() {
     let code = "echo '{\"loss\": 1}' >>$HPCSWEEP_METRICS";
     world.local(&shell(code, "[grid]\ntext = [\"a\\nb\"]\n"), &["-q"]).ok();
     let best = world.run(&["best", "-m", "loss", "--min"]);
-    assert_eq!(best.ok().lines().next(), Some("trial 0: loss = 1  (text=a\\nb)"));
+    assert_eq!(best.ok().lines().next(), Some("trial 0: loss = 1  (text=\"a\\nb\")"));
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn of_values_that_are_all_nan_there_is_no_least_one() {
     let expected = "v,loss,loss.min,loss.max\nNaN,nan,nan,nan\n3,3,3,3\n";
     assert_eq!(world.run(&columns).ok(), expected);
     let best = world.run(&["best", "-m", "loss.min", "--min"]);
-    assert_eq!(best.ok().lines().next(), Some("trial 1: loss.min = 3  (v=3)"));
+    assert_eq!(best.ok().lines().next(), Some("trial 1: loss.min = 3  ▄▄  (v=3)"));
 }
 
 #[test]
