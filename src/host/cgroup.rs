@@ -72,6 +72,16 @@ impl Group {
         Some(charged(&fs::read_to_string(self.folder.join("memory.stat")).ok()?, self.is_v1))
     }
 
+    /// The least limit of memory of the group and of those that it is in, bytes; `None`: there is none.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        let file = if self.is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
+        let own = |folder: &Path| -> Option<u64> {
+            fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()
+        };
+        // The older kind says "no limit" with a number that is larger than any memory.
+        self.folder.ancestors().filter_map(own).filter(|bytes| *bytes < 1 << 60).min()
+    }
+
     /// The most that was charged to it since it was made, cached files included.
     pub(crate) fn peak(&self) -> Option<u64> {
         let file = if self.is_v1 { "memory.max_usage_in_bytes" } else { "memory.peak" };
@@ -166,6 +176,23 @@ mod tests {
         .unwrap();
         fs::create_dir(root.path().join("inner")).unwrap();
         assert!(!holds(&[own]));
+    }
+
+    #[test]
+    fn the_least_limit_on_the_way_up_holds() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("job_2/step_0");
+        fs::create_dir_all(&folder).unwrap();
+        let limits = |own: &str, above: &str, is_v1: bool| {
+            let file = if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
+            fs::write(folder.join(file), own).unwrap();
+            fs::write(root.path().join("job_2").join(file), above).unwrap();
+            Group { folder: folder.clone(), is_v1 }.limit()
+        };
+        assert_eq!(limits("max\n", "max\n", false), None);
+        assert_eq!(limits("max\n", "3000\n", false), Some(3000));
+        assert_eq!(limits("9223372036854771712\n", "4000\n", true), Some(4000));
+        assert_eq!(limits("2000\n", "4000\n", true), Some(2000));
     }
 
     #[test]

@@ -46,6 +46,11 @@ pub(crate) fn cores(vars: &Vars) -> Option<u32> {
     vars.get(scheduler(vars)?.cores).and_then(|n| n.parse().ok()).filter(|n| *n > 0)
 }
 
+/// Memory of this host that a scheduler has granted to the job, MiB.
+pub(crate) fn memory_mib(vars: &Vars) -> Option<u64> {
+    all().find_map(|scheduler| scheduler.job_memory_mib(vars)).filter(|mib| *mib > 0)
+}
+
 /// When the job ends, in Unix seconds, if its scheduler has provided that.
 pub(crate) fn told_end(vars: &Vars) -> Option<f64> {
     all().find_map(|scheduler| scheduler.told_end(vars))

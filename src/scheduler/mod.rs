@@ -184,6 +184,11 @@ pub(crate) trait Scheduler: fmt::Debug {
     /// The id of the job that has these variables, as its users know it.
     fn job_id(&self, vars: &Vars) -> Option<String>;
 
+    /// The memory of this host that the job with these variables has, MiB, if the scheduler tells its jobs.
+    fn job_memory_mib(&self, _vars: &Vars) -> Option<u64> {
+        None
+    }
+
     /// When the job that has these variables ends, in Unix seconds, if the scheduler tells its jobs.
     fn told_end(&self, _vars: &Vars) -> Option<f64> {
         None

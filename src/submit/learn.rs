@@ -200,12 +200,7 @@ type Groups = BTreeMap<(Of, usize, String), Group>;
 /// The group of a trial; `None` if its request for this is not learnt.
 fn key(of: Of, learns: &Learns, params: &Params) -> Option<(Of, usize, String)> {
     let learn = of.learn(learns)?;
-    let value = |name: &String| {
-        let value = params.get(name).map(ToString::to_string);
-        format!("{name} = {}", value.as_deref().unwrap_or("nothing"))
-    };
-    let values: Vec<String> = learn.by.iter().map(value).collect();
-    Some((of, Arc::as_ptr(learn) as usize, values.join(", ")))
+    Some((of, Arc::as_ptr(learn) as usize, learn.values(params)))
 }
 
 impl<'a> Known<'a> {

@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::host::disk;
 use crate::host::gpus::DeviceId;
 use crate::idset::IdSet;
-use crate::plan::{Pull, Resources, Retry};
+use crate::plan::{Learn, Pull, Resources, Retry};
 
 /// One submission to agents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +60,9 @@ pub struct Deck {
     /// Trials (`0-9,14`) that have had too little memory: nothing else runs beside one, for it would have no more now.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) alone: String,
+    /// Trials (`0-9,14`) whose memory is learnt, and how.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) memory: Vec<(String, Learn)>,
     /// What agents start that serve no program yet, where the trials call a function; see
     /// [`crate::plan::Run::program`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -118,6 +121,8 @@ pub struct Terms<'a> {
     pub(crate) requests: &'a [(String, Resources)],
     /// The trials beside which nothing else runs; see [`Deck::alone`].
     pub(crate) alone: &'a str,
+    /// Whose memory is learnt; see [`Deck::memory`].
+    pub(crate) memory: &'a [(String, Learn)],
     /// What agents start that serve no program.
     pub(crate) program: &'a [String],
     /// Whether the plan itself asks for agents.
@@ -142,6 +147,7 @@ impl<'a> Terms<'a> {
             memory_mib: None,
             requests: &[],
             alone: "",
+            memory: &[],
             program: &[],
             by_plan: false,
             pull,
@@ -156,7 +162,7 @@ impl<'a> Terms<'a> {
 /// When the disk refuses.
 pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>) -> Result<Deck> {
     let Terms { seq, plan, max_running, cores, gpus, gpu_share, memory_mib, .. } = terms;
-    let Terms { requests, alone, program, by_plan, pull, devices, retry, .. } = terms;
+    let Terms { requests, alone, memory, program, by_plan, pull, devices, retry, .. } = terms;
     let deck = Deck {
         format: FORMAT,
         deck: before.last().map_or(0, |d| d.deck) + 1,
@@ -175,6 +181,7 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
         memory_mib,
         requests: requests.to_vec(),
         alone: alone.to_owned(),
+        memory: memory.to_vec(),
         program: program.to_vec(),
         by_plan,
         pull: pull.clone(),

@@ -70,6 +70,7 @@ mod pull_copies;
 mod pull_disks;
 mod pull_faults;
 mod pull_hold;
+mod pull_learn;
 mod pull_many;
 mod pull_retry;
 mod pull_running;

@@ -265,13 +265,18 @@ fn after_a_cancel_others_run_first() {
 }
 
 #[test]
-fn agents_do_not_learn_and_say_so() {
+fn agents_do_not_learn_walltimes_and_say_so() {
     let pbs = Pbs::start();
+    let note = "walltime is not learnt in pull mode: all trials have `first`";
     let ran = pbs.submit(&noted("", NOTED), &["--pull"]);
-    let note = "memory and walltime are not learnt in pull mode: all trials ask for `first`";
-    assert!(ran.whole().contains(note), "{}", ran.whole());
+    assert!(!ran.whole().contains(note), "{}", ran.whole());
     pbs.wait_idle();
     assert_eq!(runs(&pbs, 12), [1; 12]);
+    let timed = noted("", NOTED).replace("name = \"s\"", "name = \"t\"");
+    let timed = timed.replace("[grid]", "walltime = { first = \"1h\" }\n[grid]");
+    let ran = pbs.submit(&timed, &["--pull"]);
+    assert!(ran.whole().contains(note), "{}", ran.whole());
+    pbs.wait_idle();
 }
 
 /// Memory that depends on two parameters, and by up to a tenth on a third.

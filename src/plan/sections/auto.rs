@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toml::de::DeValue;
 
 use super::pull::number_in;
 use crate::document::form::{LINES, MEMORY, WALLTIME};
 use crate::document::{Entry, Form, Reader, Section, entries, section};
+use crate::plan::Params;
 
 /// What a plan asks for of one thing: memory in MiB, or walltime in seconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +40,7 @@ impl Amount {
 }
 
 /// How a request is learnt.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Learn {
     /// What the first trials ask for; `None` leaves it to the site.
     pub(crate) first: Option<u64>,
@@ -47,7 +49,20 @@ pub(crate) struct Learn {
     /// The parameters on which it depends: trials with equal values of them need the same.
     pub(crate) by: Vec<String>,
     /// The key's place in the plan.
+    #[serde(skip)]
     pub(crate) at: usize,
+}
+
+impl Learn {
+    /// The values on which it depends, of a trial: `width = 64, depth = 2`. Trials with the same text need the same.
+    pub(crate) fn values(&self, params: &Params) -> String {
+        let value = |name: &String| {
+            let value = params.get(name).map(ToString::to_string);
+            format!("{name} = {}", value.as_deref().unwrap_or("nothing"))
+        };
+        let values: Vec<String> = self.by.iter().map(value).collect();
+        values.join(", ")
+    }
 }
 
 /// What of a trial's request is learnt.

@@ -23,13 +23,13 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         else {
             return Ok(false);
         };
-        let named = match membership.is_exact() {
+        let named = match membership.is_exact() || membership.learns() {
             true => table::some(&membership.tree, &membership.heads, &[found.trial])?.pop(),
             false => None,
         };
-        // It is not claimed if it would wait for the devices of the run that it is to overtake.
+        // It is not claimed if it would wait for memory, or for the devices of the run that it is to overtake.
         if let Some(row) = named
-            && !matches!(self.reserve(i, &row)?, Devices::There)
+            && (!self.has_room(&row)? || !matches!(self.reserve(i, &row)?, Devices::There))
         {
             return Ok(false);
         }

@@ -23,9 +23,9 @@ use crate::tree::ledger::{self, Ledger};
 use crate::tree::records::{Event, Start};
 use crate::tree::table::Row;
 use crate::tree::{Tree, deck, table};
-use crate::words;
 #[cfg(doc)]
 use crate::worker::process::child;
+use crate::{units, words};
 
 /// Bytes that wait for a full disk before no more metric lines are taken.
 const MOST_WAITING: usize = 8 << 20;
@@ -58,6 +58,12 @@ pub(super) struct Agent<P, T> {
     hooks: Hooks,
     /// Ends what programs have started if this process is killed; functions are their caller's.
     guard: Option<Guard>,
+    /// The memory for the agents of its job on this host, MiB; `None`: unknown.
+    memory_mib: Option<u64>,
+    /// What the trial in each slot asks for, MiB.
+    asked_mib: Vec<u64>,
+    /// Whether it was said that trials wait for memory.
+    has_said_full: bool,
     /// Others have taken it for dead, and it has not begun anew yet.
     is_out: bool,
 }
@@ -121,6 +127,7 @@ pub(crate) fn run(
     let mut guard = Guard::start();
     guard.note(&agent.lifecycle.membership.name);
     agent.guard = Some(guard);
+    agent.memory_mib = bind::memory_mib(vars);
     let lived = agent.live(signals);
     // Processes that programs have left behind without the agent's mark.
     process::end_strays(None);
@@ -168,7 +175,17 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     pub(super) fn new(lifecycle: Lifecycle<T>, slots: Vec<P>) -> Self {
         let mut hooks = Hooks::default();
         hooks.belongs_to(&lifecycle.membership.tree, &lifecycle.membership.name);
-        Self { lifecycle, slots, copies: Copies::default(), hooks, guard: None, is_out: false }
+        Self {
+            lifecycle,
+            asked_mib: vec![0; slots.len()],
+            slots,
+            copies: Copies::default(),
+            hooks,
+            guard: None,
+            memory_mib: None,
+            has_said_full: false,
+            is_out: false,
+        }
     }
 
     /// One look at everything.
@@ -227,6 +244,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             let others = self.pids();
             let Some((running, ended)) = self.slots[i].reap(&others, why) else { continue };
             any = true;
+            self.lifecycle.needs.is_stale = true;
             self.settle(i, running, ended)?;
         }
         Ok(any)
@@ -296,6 +314,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         if !self.lifecycle.has_time() {
             return Ok(any);
         }
+        let Lifecycle { membership, needs, .. } = &mut self.lifecycle;
+        needs.look(membership)?;
         for i in 0..self.slots.len() {
             while self.slots[i].is_free() && self.lifecycle.leaving.is_none() {
                 // Also after one of these has begun just now.
@@ -328,6 +348,13 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             self.lifecycle.postpone(unit);
             return Ok(true);
         }
+        if let Some(row) = unit.rows.front()
+            && !self.has_room(&row.clone())?
+        {
+            // Smaller ones do not overtake it: it would never begin.
+            self.lifecycle.membership.put_first(unit);
+            return Ok(false);
+        }
         match self.lifecycle.open(unit)? {
             Opened::Run(unit, attempt) => {
                 // A copy of it may run here too: the number of the attempt shows which of the two has won.
@@ -342,12 +369,35 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         }
     }
 
+    /// Whether a trial has the memory that it asks for beside those that run, where that is learnt. One alone may always begin.
+    fn has_room(&mut self, row: &Row) -> Result<bool> {
+        let membership = &self.lifecycle.membership;
+        let Some(all) = self.memory_mib.filter(|_| membership.learns()) else { return Ok(true) };
+        let all = membership.share_of(all);
+        let taken = self.slots.iter().zip(&self.asked_mib);
+        let mut taken =
+            taken.filter(|(slot, _)| slot.running().is_some()).map(|(_, mib)| *mib).peekable();
+        if taken.peek().is_none() {
+            return Ok(true);
+        }
+        let asked = self.lifecycle.request(row, 0)?.memory_mib.unwrap_or(0);
+        let taken: u64 = taken.sum();
+        let has_room = taken + asked <= all;
+        if !has_room && !std::mem::replace(&mut self.has_said_full, true) {
+            let [asked, taken, all] = [asked, taken, all].map(units::memory_text);
+            let trial = row.id;
+            let words = format!(
+                "memory is learnt: trial {trial} waits for {asked} of {all}, of which others have {taken}"
+            );
+            (self.lifecycle.tell)(News::Note(&words));
+        }
+        Ok(has_room)
+    }
+
     /// Takes the devices of a trial for a slot, where each trial has its own.
     fn reserve(&mut self, i: usize, row: &Row) -> Result<Devices> {
-        let membership = &self.lifecycle.membership;
-        let request = membership.request_of(row.id).or(row.resources.as_deref());
-        let request = request.unwrap_or(&membership.head_of(row.id)?.resources);
-        self.slots[i].reserve(row, request, membership.is_exact())
+        let request = self.lifecycle.request(row, 0)?;
+        self.slots[i].reserve(row, &request, self.lifecycle.membership.is_exact())
     }
 
     /// Starts a trial in a slot.
@@ -386,16 +436,9 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             self.undo(role);
             return Err(Fault::machine(sentence).into());
         }
-        let request = membership.request_of(trial).or(row.resources.as_deref());
-        let request = request.unwrap_or(&head.resources);
-        let grown;
-        let request = match &role {
-            Role::Unit(unit) if unit.grown > 0 => {
-                grown = self.lifecycle.grown(request, unit.grown);
-                &grown
-            }
-            _ => request,
-        };
+        let times = if let Role::Unit(unit) = &role { unit.grown } else { 0 };
+        let request = &self.lifecycle.request(&row, times)?;
+        let asked_mib = request.memory_mib.unwrap_or(0);
         let by_table = row.resources.as_deref().unwrap_or(&head.resources);
         let own = (request != by_table).then(|| Box::new(request.clone()));
         let may_end = request.walltime_s.is_some() || membership.settings().repeatable;
@@ -434,6 +477,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             self.undo(role);
             return Err(error);
         }
+        self.asked_mib[i] = asked_mib;
         match self.slots[i].launch(role, (attempt, seq), ready) {
             Ok(()) => Ok(true),
             Err((role, error)) => self.not_started(role, attempt, &error),

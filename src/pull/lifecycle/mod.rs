@@ -5,6 +5,7 @@
 pub(super) mod attempts;
 pub(super) mod copies;
 pub(super) mod leaving;
+mod needs;
 mod news;
 mod pace;
 mod retry;
@@ -20,6 +21,7 @@ use crate::attempt::time::{Reserve, WALLTIME_GRACE};
 use crate::attempt::verdict::Verdict;
 use crate::host::clock;
 use crate::pull::lifecycle::leaving::{Leaving, Time};
+use crate::pull::lifecycle::needs::Needs;
 pub use crate::pull::lifecycle::news::{News, Report};
 use crate::pull::lifecycle::pace::{Breaker, Pace};
 use crate::pull::lifecycle::retry::Spent;
@@ -106,6 +108,8 @@ pub(super) struct Lifecycle<T> {
     pub(crate) logged: HashSet<(u64, u32)>,
     /// What the attempts of the sweep have used.
     pub(crate) spent: Spent,
+    /// What trials with memory that is learnt need.
+    pub(crate) needs: Needs,
 }
 
 impl<T: FnMut(News<'_>)> Lifecycle<T> {
@@ -131,6 +135,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             waits: HashSet::new(),
             logged: HashSet::new(),
             spent: Spent::default(),
+            needs: Needs::default(),
         }
     }
 

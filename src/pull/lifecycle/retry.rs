@@ -20,6 +20,7 @@ use crate::status::progress::{self, Progress};
 use crate::tree::damage::Damage;
 use crate::tree::journal::Journal;
 use crate::tree::records::{self, Attempt, Decided, Event, Outcome};
+use crate::tree::table::Row;
 use crate::tree::{bundle, table};
 use crate::words;
 
@@ -149,21 +150,32 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         Ok(([words(now), words(before)], has_advanced))
     }
 
-    /// What the next trial of a unit asks for, with what `[retry]` has added.
+    /// What the next trial of a unit asks for; see [`Lifecycle::request`].
     fn asked(&self, unit: &Unit) -> Result<Resources> {
         let Some(row) = unit.rows.front() else { return Ok(Resources::default()) };
-        let request = self.membership.request_of(row.id).or(row.resources.as_deref());
-        let request = request.unwrap_or(&self.membership.head_of(row.id)?.resources);
-        Ok(self.grown(request, unit.grown))
+        self.request(row, unit.grown)
     }
 
-    /// A request whose walltime has grown so often.
-    pub(in crate::pull) fn grown(&self, request: &Resources, times: u32) -> Resources {
+    /// What a trial asks for now: by the plan, with what `[retry]` has added so many `times`, and the memory that others have
+    /// shown to need.
+    ///
+    /// # Errors
+    /// When the trial is in no table.
+    pub(in crate::pull) fn request(&self, row: &Row, times: u32) -> Result<Resources> {
+        let request = self.membership.request_of(row.id).or(row.resources.as_deref());
+        let request = request.unwrap_or(&self.membership.head_of(row.id)?.resources);
         let mut request = request.clone();
+        let learn = self.membership.learn_of(row.id);
+        if let Some(needed) = learn.and_then(|learn| self.needs.of(learn, &row.params)) {
+            request.memory_mib = Some(needed);
+        }
+        if times == 0 {
+            return Ok(request);
+        }
         if let Some(growth) = self.membership.retry().and_then(|retry| retry.timeout) {
             request.walltime_s = request.walltime_s.map(|before| growth.times(before, times));
         }
-        request
+        Ok(request)
     }
 
     /// Whether the next trial of a unit, whose walltime has grown, has the time for it here. If no allocation like this

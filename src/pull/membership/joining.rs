@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::requests::Requests;
 use super::{Membership, Offer, follow_decks, settings};
 use crate::host::{clock, process};
 use crate::pull::membership::expiry::expire;
@@ -160,7 +159,7 @@ impl Known {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let bundle = bundle::create(tree, &who)?;
-        let (now, requests) = (Instant::now(), Requests::of(&decks));
+        let (now, (requests, memory)) = (Instant::now(), super::assigned(&decks));
         Ok(Membership {
             tree: tree.clone(),
             ledger,
@@ -176,6 +175,7 @@ impl Known {
             link,
             nonce: 0,
             requests,
+            memory,
             code: None,
             outbox: VecDeque::new(),
             ready: VecDeque::new(),

@@ -1,6 +1,7 @@
 //! The membership of an agent in the ledger: joining, taking units, giving them back, staying alive, and taking
 //! over from agents that are not.
 
+mod assigned;
 mod expiry;
 pub(super) mod offer;
 mod share;
@@ -12,18 +13,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use self::requests::Requests;
+use self::assigned::Assigned;
 use crate::attempt::repeat::{self, Case, Ruling};
 use crate::attempt::verdict::MAX_FAULTS;
 use crate::fault::Fault;
 use crate::host::{clock, disk};
-use crate::plan::{OnFailure, Pull, Resources, Retry};
+use crate::plan::{Learn, OnFailure, Pull, Resources, Retry};
 use crate::pull::membership::expiry::{Lost, expire};
 pub(crate) use crate::pull::membership::offer::Offer;
 use crate::pull::membership::watch::Watch;
 use crate::tree::code::Known;
 use crate::tree::deck::{self, Deck};
-use crate::tree::ledger::{Entry, Ledger, Link, Piece};
+use crate::tree::ledger::{Agent, Entry, Ledger, Link, Piece};
 use crate::tree::line::Writer;
 use crate::tree::records::{Decided, Event, Outcome};
 use crate::tree::table::{self, Head, Row};
@@ -98,7 +99,9 @@ pub(crate) struct Membership {
     link: Link,
     nonce: u64,
     /// The requests in the newest deck.
-    requests: Requests,
+    requests: Assigned<Resources>,
+    /// How memory is learnt, by the newest deck.
+    memory: Assigned<Learn>,
     /// Which code trials run, as it was read with so many decks: a submission writes it before its deck.
     code: Option<(usize, Known)>,
     /// Entries that are to be written, the oldest first.
@@ -156,6 +159,16 @@ impl Membership {
         (&self.offer.host, self.offer.job.as_deref())
     }
 
+    /// The share of this agent in what the agents of its job have together on this host, by their slots.
+    pub(crate) fn share_of(&self, amount: u64) -> u64 {
+        let place = self.place();
+        let is_here = |agent: &&Agent| (agent.host.as_str(), agent.job.as_deref()) == place;
+        let here = self.ledger.living().map(|(_, agent)| agent).filter(is_here);
+        let slots: u64 = here.map(|agent| u64::from(agent.slots)).sum();
+        let own = u64::from(self.slots);
+        amount * own / slots.max(own).max(1)
+    }
+
     /// Whether trials insist on the devices that they name, and each has its own.
     pub(crate) fn is_exact(&self) -> bool {
         self.decks.last().is_some_and(|deck| deck.devices.is_some())
@@ -183,7 +196,7 @@ impl Membership {
     pub(crate) fn look(&mut self) -> Result<bool> {
         self.last_look = Instant::now();
         if follow_decks(&self.tree, &mut self.decks, &mut self.heads)? {
-            self.requests = Requests::of(&self.decks);
+            (self.requests, self.memory) = assigned(&self.decks);
         }
         let (name, outbox, taken) = (&self.name, &mut self.outbox, &mut self.taken);
         let news = self.ledger.follow_with(&self.tree, |entry| {
@@ -299,6 +312,16 @@ impl Membership {
         self.requests.get(trial)
     }
 
+    /// How the memory of a trial is learnt; `None`: it is not.
+    pub(crate) fn learn_of(&self, trial: u64) -> Option<&Learn> {
+        self.memory.get(trial)
+    }
+
+    /// Whether the memory of any trial is learnt.
+    pub(crate) fn learns(&self) -> bool {
+        !self.memory.is_empty()
+    }
+
     /// The effect of a failure on the rest of a chain.
     pub(crate) fn on_failure(&self) -> OnFailure {
         self.heads.last().map_or(OnFailure::Stop, |head| head.run.on_failure)
@@ -315,6 +338,14 @@ impl Membership {
         let skipped = record.skipped.is_some().then_some(Outcome::Failed);
         Ok(record.outcome().filter(|o| last || *o == Outcome::Done).or(skipped))
     }
+}
+
+/// What the newest deck assigns to its trials.
+fn assigned(decks: &[Deck]) -> (Assigned<Resources>, Assigned<Learn>) {
+    let last = decks.last();
+    let requests = last.map_or(&[][..], |deck| &deck.requests);
+    let memory = last.map_or(&[][..], |deck| &deck.memory);
+    (Assigned::of(requests), Assigned::of(memory))
 }
 
 /// The `[pull]` of the newest deck.
@@ -342,7 +373,6 @@ fn follow_decks(tree: &Tree, decks: &mut Vec<Deck>, heads: &mut Vec<Head>) -> Re
 
 mod events;
 mod joining;
-mod requests;
 mod units;
 
 #[cfg(test)]

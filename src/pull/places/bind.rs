@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use crate::fault::Fault;
 use crate::gpu::Pool;
-use crate::host::{Vars, process};
+use crate::host::{Vars, cgroup, process};
 use crate::plan::author::Author;
 use crate::scheduler::job;
 use crate::tree::Tree;
@@ -49,6 +49,15 @@ pub(crate) fn find(tree: &Tree, deck: &Deck, asked: Option<u32>, vars: &Vars) ->
     let cores = if deck.pull.bind && are_own { cores } else { Vec::new() };
     let is_asked = asked.or(on_each).is_some();
     Ok(Bounds { slots, is_asked, cores, devices })
+}
+
+/// The memory for the agents of this job on this host, MiB: what the job has here, and no more than its control group and this
+/// machine have.
+pub(crate) fn memory_mib(vars: &Vars) -> Option<u64> {
+    let granted = job::memory_mib(vars);
+    let group = cgroup::own().and_then(|group| group.limit()).map(|bytes| bytes >> 20);
+    let machine = nix::sys::sysinfo::sysinfo().ok().map(|info| info.ram_total() >> 20);
+    [granted, group, machine].into_iter().flatten().min()
 }
 
 /// The variables of a slot: PBS counts all cores of the job as threads of one program, and a slot has those of a trial.

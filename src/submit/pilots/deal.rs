@@ -2,6 +2,7 @@
 //! to begin. Any number of agents may start at once with a plan without a queue; one of them creates it.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -11,7 +12,7 @@ use crate::graph::shapes::Shapes;
 use crate::host::Vars;
 use crate::host::gpus::DeviceId;
 use crate::idset::IdSet;
-use crate::plan::{GpuIds, Mode, Plan, Resources, Retry, Trial};
+use crate::plan::{GpuIds, Learn, Mode, Plan, Resources, Retry, Trial};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
@@ -119,11 +120,8 @@ pub fn deal(
     let again = old.todo.iter().map(|t| t.id);
     let mut notes = snapshot::keep(&tree, source, &diff, again, (&retry, &known), environment)?;
     notes.extend(moved);
-    if source.plan.learns() {
-        notes.push(
-            "memory and walltime are not learnt in pull mode: all trials ask for `first`"
-                .to_owned(),
-        );
+    if source.plan.trials.iter().filter_map(|t| t.learns.as_ref()).any(|l| l.walltime.is_some()) {
+        notes.push("walltime is not learnt in pull mode: all trials have `first`".to_owned());
     }
     let mut todo = behind(old, grow::grow(&tree, source, &diff, templates, site)?);
     retry.keep(&mut todo, &HashSet::new());
@@ -146,6 +144,7 @@ pub fn deal(
         devices: devices.as_deref(),
         requests: &requests(&diff),
         alone: &alone,
+        memory: &learnt(plan, &diff, &retry),
         memory_mib: asked().filter_map(|request| request.memory_mib).max(),
         program: &plan.run.program,
         by_plan: plan.schedule.mode == Mode::Pull,
@@ -215,6 +214,23 @@ pub(crate) fn behind(old: LeftOver, added: Vec<Todo>) -> Vec<Todo> {
         }
     }
     todo
+}
+
+/// The trials whose memory is learnt, and how: but those that a person has asked to run again with a request of their own.
+fn learnt(plan: &Plan, diff: &Diff, retry: &Again) -> Vec<(String, Learn)> {
+    let mut all: Vec<(&Arc<Learn>, Vec<u64>)> = Vec::new();
+    for ((trial, _), planned) in diff.numbers().zip(&plan.trials) {
+        let learns = planned.learns.as_ref().filter(|_| !retry.asks_for(trial));
+        let Some(learn) = learns.and_then(|learns| learns.memory.as_ref()) else { continue };
+        match all.iter_mut().find(|(known, _)| Arc::ptr_eq(known, learn)) {
+            Some((_, trials)) => trials.push(trial),
+            None => all.push((learn, vec![trial])),
+        }
+    }
+    let set = |(learn, trials): (&Arc<Learn>, Vec<u64>)| {
+        (IdSet::of_trials(trials).to_string(), Learn::clone(learn))
+    };
+    all.into_iter().map(set).collect()
 }
 
 /// The plan's current requests for trials whose table says something else: each request once.
