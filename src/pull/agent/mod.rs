@@ -437,7 +437,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             return Err(Fault::machine(sentence).into());
         }
         let times = if let Role::Unit(unit) = &role { unit.grown } else { 0 };
-        let request = &self.lifecycle.request(&row, times)?;
+        let request = self.lifecycle.request(&row, times)?;
+        let request = &*request;
         let asked_mib = request.memory_mib.unwrap_or(0);
         let by_table = row.resources.as_deref().unwrap_or(&head.resources);
         let own = (request != by_table).then(|| Box::new(request.clone()));

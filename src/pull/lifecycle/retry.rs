@@ -3,6 +3,7 @@
 //!
 //! [`Piece`]: crate::tree::ledger::Piece
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -153,7 +154,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     /// What the next trial of a unit asks for; see [`Lifecycle::request`].
     fn asked(&self, unit: &Unit) -> Result<Resources> {
         let Some(row) = unit.rows.front() else { return Ok(Resources::default()) };
-        self.request(row, unit.grown)
+        Ok(self.request(row, unit.grown)?.into_owned())
     }
 
     /// What a trial asks for now: by the plan, with what `[retry]` has added so many `times`, and the memory that others have
@@ -161,19 +162,24 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     ///
     /// # Errors
     /// When the trial is in no table.
-    pub(in crate::pull) fn request(&self, row: &Row, times: u32) -> Result<Resources> {
+    pub(in crate::pull) fn request<'r>(
+        &'r self,
+        row: &'r Row,
+        times: u32,
+    ) -> Result<Cow<'r, Resources>> {
         let request = self.membership.request_of(row.id).or(row.resources.as_deref());
         let request = request.unwrap_or(&self.membership.head_of(row.id)?.resources);
-        let mut request = request.clone();
+        let mut request = Cow::Borrowed(request);
         let learn = self.membership.learn_of(row.id);
         if let Some(needed) = learn.and_then(|learn| self.needs.of(learn, &row.params)) {
-            request.memory_mib = Some(needed);
+            request.to_mut().memory_mib = Some(needed);
         }
         if times == 0 {
             return Ok(request);
         }
         if let Some(growth) = self.membership.retry().and_then(|retry| retry.timeout) {
-            request.walltime_s = request.walltime_s.map(|before| growth.times(before, times));
+            let grown = request.walltime_s.map(|before| growth.times(before, times));
+            request.to_mut().walltime_s = grown;
         }
         Ok(request)
     }
