@@ -75,7 +75,8 @@ impl Wanted {
         self.asks_how_it_ended() || self.condition.as_ref().is_some_and(Condition::asks_for_states)
     }
 
-    /// How the trials of a sweep stand, for a caller that reads no metric lines unless the expression does.
+    /// How the trials of a sweep stand, for a caller that reads no metric lines unless the expression does. Of trials that other
+    /// numbers have, no more is known than how they stand.
     ///
     /// # Errors
     /// When the tree cannot be read.
@@ -85,9 +86,10 @@ impl Wanted {
         identity: Identity,
         whom: Option<(&Site, &Vars)>,
     ) -> Result<Status> {
-        match self.condition {
-            Some(_) => status::read(tree, identity, whom),
-            None => status::glance(tree, identity, whom),
+        match (&self.condition, &self.ids) {
+            (Some(_), _) => status::read(tree, identity, whom),
+            (None, Some(ids)) => status::counted(tree, identity, whom, &|trial| has(ids, trial)),
+            (None, None) => status::glance(tree, identity, whom),
         }
     }
 
@@ -124,8 +126,7 @@ impl Wanted {
 
     /// Whether a trial is meant as far as its number and its state decide.
     fn has(&self, row: &Row, standing: &Standing) -> bool {
-        let is_named = |ids: &IdSet| u32::try_from(row.id).is_ok_and(|number| ids.contains(number));
-        self.ids.as_ref().is_none_or(is_named)
+        self.ids.as_ref().is_none_or(|ids| has(ids, row.id))
             && (!self.failed || standing.state.is_bad())
             && (self.states.is_empty() || self.states.contains(&standing.state.word()))
             && (self.causes.is_empty() || standing.cause.is_some_and(|c| self.causes.contains(&c)))
@@ -158,6 +159,10 @@ impl Wanted {
         }
         Ok(())
     }
+}
+
+fn has(ids: &IdSet, trial: u64) -> bool {
+    u32::try_from(trial).is_ok_and(|number| ids.contains(number))
 }
 
 /// Whether a word is a set of trials, and no name of a sweep: digits, commas, ranges.
