@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let whom = (!args.offline).then_some((&site, &context.vars));
         let counts = wanted.is_all() && !(args.json || args.trials || args.chains);
         let mut status = match counts {
-            true => status::counted(tree, identity, whom)?,
+            true => status::counted(tree, identity, whom, &|_| false)?,
             false => wanted.look(tree, identity, whom)?,
         };
         let all = status.rows.len();

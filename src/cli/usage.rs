@@ -9,9 +9,9 @@ use super::out::aligned;
 use super::select::Select;
 use super::{Context, sweeps};
 use crate::fault::Fault;
-use crate::status::Status;
+use crate::status::{self, Status};
 use crate::units::{memory_text, walltime_text};
-use crate::usage::{self, AllHours, Attempts, Enough, Hours, Learnt, Report, Shape, Spread};
+use crate::usage::{self, AllHours, Enough, Hours, Learnt, Report, Shape, Spread, Taken};
 use crate::words::count;
 
 /// Show what trials asked for and what they used, and which request would have been enough
@@ -43,11 +43,14 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let found = sweeps::find(&named.sweeps, context)?;
     let last = found.len().saturating_sub(1);
     for (i, (tree, identity)) in found.into_iter().enumerate() {
-        let mut status = named.status(tree, identity, context)?;
+        let mut taken = Taken::of(&tree)?;
+        let mut status = match named.wanted.is_all() {
+            true => status::gathered(tree, identity, None, &mut taken)?,
+            false => named.status(tree, identity, context)?,
+        };
         named.wanted.narrow(std::slice::from_mut(&mut status))?;
         status.damage.iter().for_each(|damaged| context.out.warn(&format!("left out: {damaged}")));
-        let attempts = Attempts::of(&status)?;
-        let report = usage::report(&attempts.ended(), args.margin);
+        let report = usage::report(&taken.ended(&status), args.margin);
         if args.json {
             let told = Told {
                 sweep: &status.identity.name,

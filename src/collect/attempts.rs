@@ -109,11 +109,11 @@ impl Attempts {
     /// When a tree cannot be read, and what `with` returns.
     pub(super) fn each(&self, with: &mut dyn FnMut(Cells) -> Result<()>) -> Result<()> {
         for status in &self.sweeps {
-            let requests = usage::Attempts::of(status)?;
+            let requests = usage::Requests::of(&status.tree)?;
             for (row, standing) in status.trials() {
                 let Some(record) = status.records.get(&row.id) else { continue };
                 for (place, attempt) in record.attempts.iter().enumerate() {
-                    let asked = requests.request(row, attempt);
+                    let asked = requests.request((row.id, row.resources.as_deref()), attempt);
                     let mut cells = Cells::default();
                     let mut first = 0;
                     if self.are_of_several() {

@@ -13,6 +13,7 @@ use crate::plan::Value;
 use crate::site::Site;
 use crate::status::{self, Status, Taker};
 use crate::tree::records::Record;
+use crate::tree::records::index::Noter;
 use crate::tree::table::{self, Row};
 use crate::tree::{Identity, Tree};
 
@@ -39,7 +40,7 @@ pub(crate) fn gather(
     let rows = table::count(&tree).unwrap_or(0) as usize;
     let part = Part::default();
     let mut taken = Taken { rows, curves, part, snapshots: BTreeSet::new(), error: None };
-    let status = status::gathered(tree, identity, whom, note::note, &mut taken)?;
+    let status = status::gathered(tree, identity, whom, &mut taken)?;
     let Taken { part, mut snapshots, error: None, .. } = taken else {
         return Err(taken.error.unwrap_or_else(|| Error::msg("no error")));
     };
@@ -69,6 +70,9 @@ struct Piece {
 impl Taker for Taken<'_> {
     type Part = Result<Piece>;
 
+    const NOTER: Option<Noter> = Some(note::note);
+    const TAKES_PARAMETERS: bool = true;
+
     fn row(&mut self, place: usize, row: &Row) {
         let rows = self.rows;
         if let Some(task) = &row.task_id {
@@ -94,11 +98,11 @@ impl Taker for Taken<'_> {
         }
     }
 
-    fn part(&self, tree: &Tree, rows: &[Row], records: Vec<(u64, Record)>) -> Result<Piece> {
+    fn part(&self, tree: &Tree, rows: &[Row], records: &[(u64, Record)]) -> Result<Piece> {
         let mut piece =
             Piece { part: Part::default(), places: Vec::new(), snapshots: BTreeSet::new() };
         let most = records.len();
-        for (trial, record) in &records {
+        for (trial, record) in records {
             let Some(place) = table::place_of(rows, *trial) else { continue };
             let at = piece.places.len() as u32;
             piece.places.push(place as u32);

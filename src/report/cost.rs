@@ -54,8 +54,8 @@ struct Row {
 const MOST: usize = 12;
 
 /// The cost of a sweep.
-pub(super) fn of(usage: &Report, ended: &[Attempt<'_>]) -> Cost {
-    let hours = |units: &dyn Fn(&Attempt<'_>) -> u64| {
+pub(super) fn of(usage: &Report, ended: &[Attempt]) -> Cost {
+    let hours = |units: &dyn Fn(&Attempt) -> u64| {
         let all = ended.iter().map(|own| units(own) as f64 * own.duration_s / 3600.0);
         all.sum::<f64>()
     };

@@ -21,7 +21,7 @@ use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 use crate::analysis::Settings;
 use crate::collect::{self, Goal, Source};
 use crate::status::Status;
-use crate::usage::{self, Attempts};
+use crate::usage::{self, Taken};
 use crate::words;
 
 /// A report that is ready to be written.
@@ -69,8 +69,7 @@ impl Report {
         let over = best::averaged(&settings);
         let ranked = metric.as_ref().map_or(Vec::new(), |metric| metric.ranked.clone());
         let best = best::best(&table, metric.as_ref(), &settings);
-        let attempts = Attempts::of(status)?;
-        let ended = attempts.ended();
+        let ended = Taken::of(&status.tree)?.ended(status);
         let usage = usage::report(&ended, MARGIN);
         let cost = cost::of(&usage, &ended);
         let (timeline, times) = timeline::of(status, now);

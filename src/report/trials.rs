@@ -161,21 +161,22 @@ struct Spent {
     energy_j: Option<f64>,
 }
 
-fn spent(ended: &[Attempt<'_>]) -> HashMap<u64, Spent> {
+fn spent(ended: &[Attempt]) -> HashMap<u64, Spent> {
     let mut all: HashMap<u64, Spent> = HashMap::new();
     for attempt in ended {
         let own = all.entry(attempt.trial).or_default();
         let hours = attempt.duration_s / 3600.0;
         own.core_h += attempt.request.cores() as f64 * hours;
         own.gpu_h += attempt.request.total_gpus() as f64 * hours;
-        let energy = [attempt.gpu_energy_j, attempt.node_energy_j].into_iter().flatten();
+        let energy =
+            [attempt.more().gpu_energy_j, attempt.more().node_energy_j].into_iter().flatten();
         own.energy_j = energy.chain(own.energy_j).reduce(|a, b| a + b);
     }
     all
 }
 
 /// What trials have spent, as columns; without what none has.
-fn spent_columns(rows: &[&Trial], ended: &[Attempt<'_>]) -> Vec<Column> {
+fn spent_columns(rows: &[&Trial], ended: &[Attempt]) -> Vec<Column> {
     let spent = spent(ended);
     // The second unit is for small values, and the factor to it.
     let column = |name: &str,
@@ -206,7 +207,7 @@ pub(super) fn of(
     table: &Table,
     metric: Option<&Metric>,
     over: &[usize],
-    ended: &[Attempt<'_>],
+    ended: &[Attempt],
     ranked: &[usize],
     most: usize,
 ) -> Trials {

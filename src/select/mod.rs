@@ -75,7 +75,8 @@ impl Wanted {
         self.asks_how_it_ended() || self.condition.as_ref().is_some_and(Condition::asks_for_states)
     }
 
-    /// How the trials of a sweep stand, for a caller that reads no metric lines unless the expression does.
+    /// How the trials of a sweep stand, for a caller that reads no metric lines unless the expression does. Of trials that other
+    /// numbers have, no more is known than how they stand.
     ///
     /// # Errors
     /// When the tree cannot be read.
@@ -85,9 +86,10 @@ impl Wanted {
         identity: Identity,
         whom: Option<(&Site, &Vars)>,
     ) -> Result<Status> {
-        match self.condition {
-            Some(_) => status::read(tree, identity, whom),
-            None => status::glance(tree, identity, whom),
+        match (&self.condition, &self.ids) {
+            (Some(_), _) => status::read(tree, identity, whom),
+            (None, Some(ids)) => status::counted(tree, identity, whom, &|trial| ids.has(trial)),
+            (None, None) => status::glance(tree, identity, whom),
         }
     }
 
@@ -124,8 +126,7 @@ impl Wanted {
 
     /// Whether a trial is meant as far as its number and its state decide.
     fn has(&self, row: &Row, standing: &Standing) -> bool {
-        let is_named = |ids: &IdSet| ids.has(row.id);
-        self.ids.as_ref().is_none_or(is_named)
+        self.ids.as_ref().is_none_or(|ids| ids.has(row.id))
             && (!self.failed || standing.state.is_bad())
             && (self.states.is_empty() || self.states.contains(&standing.state.word()))
             && (self.causes.is_empty() || standing.cause.is_some_and(|c| self.causes.contains(&c)))

@@ -31,7 +31,7 @@ use crate::tree::ledger::Ledger;
 use crate::tree::records::index::{Check, Noter};
 use crate::tree::records::{self, Attempt, ByTrial, Outcome, Record};
 use crate::tree::shard::Shards;
-use crate::tree::table::{self, Head, Readable, Row};
+use crate::tree::table::{self, Head, Readable, Row, Which};
 use crate::tree::terms::{self, Dropped, Terms};
 use crate::tree::waves::{self, Array, Wave};
 use crate::tree::{Identity, Tree, lock};
@@ -109,12 +109,12 @@ enum About {
 }
 
 /// What a caller does with a status.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+#[derive(Clone, Copy)]
+enum Use<'a> {
     /// It shows how trials stand.
     Show,
-    /// It counts them, and shows those that were not done at once.
-    Count,
+    /// It counts them, and shows those that were not done at once and these.
+    Count(Which<'a>),
     /// It reads their metric lines.
     Read,
     /// It cancels, holds or merges trials: it reads their records themselves.
@@ -166,18 +166,23 @@ pub(crate) trait Taker: Sync {
     /// What it makes of some records.
     type Part: Send;
 
+    /// What the index is to have of metric lines, so that they need not be read again.
+    const NOTER: Option<Noter>;
+
+    /// Whether it takes all that trials run, and not only the requests that the table has of them.
+    const TAKES_PARAMETERS: bool;
+
     /// Takes the row of a trial, which stands at this place among the rows.
     fn row(&mut self, place: usize, row: &Row);
 
     /// Makes something of records of the trials of these rows, on any thread; of a record without a row, nothing.
-    fn part(&self, tree: &Tree, rows: &[Row], records: Vec<(u64, Record)>) -> Self::Part;
+    fn part(&self, tree: &Tree, rows: &[Row], records: &[(u64, Record)]) -> Self::Part;
 
     /// Takes what it has made.
     fn take(&mut self, part: Self::Part);
 }
 
-/// As [`glance`]. What trials run, and the records of those that were done at once, go to `taker` and are not kept. The
-/// index has what `noter` notes of metric lines, so that they need not be read again.
+/// As [`glance`]. What trials run, and the records of those that were done at once, go to `taker` and are not kept.
 ///
 /// # Errors
 /// As [`glance`].
@@ -185,17 +190,20 @@ pub(crate) fn gathered<T: Taker>(
     tree: Tree,
     identity: Identity,
     whom: Option<(&Site, &Vars)>,
-    noter: Noter,
     taker: &mut T,
 ) -> Result<Status> {
     let mut damage = Damage::default();
-    let rows = table::gathered(&tree, &mut damage, &mut |place, row| taker.row(place, row))?;
+    let with = &mut |place, row: &Row| taker.row(place, row);
+    let rows = match T::TAKES_PARAMETERS {
+        true => table::gathered(&tree, &mut damage, with)?,
+        false => table::asked(&tree, &mut damage, with)?,
+    };
     // As in [`Files::of`].
     let ledger = Ledger::read(&tree)?;
-    let make = |taker: &T, records| taker.part(&tree, &rows.rows, records);
+    let make = |taker: &T, records: Vec<_>| taker.part(&tree, &rows.rows, &records);
     let with = (make, |taker: &mut T, part| taker.take(part));
     let token = &identity.token;
-    let records = records::gathered(&tree, token, noter, taker, with, &mut damage)?;
+    let records = records::gathered(&tree, token, T::NOTER, taker, with, &mut damage)?;
     let files = Files::with(&tree, &identity, rows, (ledger, records), damage)?;
     Ok(without_dropped(stand(tree, identity, files, whom, (About::Open, Use::Read))?))
 }
@@ -221,8 +229,7 @@ pub(crate) fn glance(
     look(tree, identity, whom, About::Open, Use::Show)
 }
 
-/// As [`glance`]. Of a trial that was done at once, it is only known that it was: neither its record nor what a trial runs is
-/// kept.
+/// As [`glance`]. What a trial runs is not kept, nor the record of one that was done at once, but for those that are `whole`.
 ///
 /// # Errors
 /// As [`glance`].
@@ -230,8 +237,9 @@ pub(crate) fn counted(
     tree: Tree,
     identity: Identity,
     whom: Option<(&Site, &Vars)>,
+    whole: Which<'_>,
 ) -> Result<Status> {
-    look(tree, identity, whom, About::Open, Use::Count)
+    look(tree, identity, whom, About::Open, Use::Count(whole))
 }
 
 fn look(
@@ -239,7 +247,7 @@ fn look(
     identity: Identity,
     whom: Option<(&Site, &Vars)>,
     about: About,
-    wants: Use,
+    wants: Use<'_>,
 ) -> Result<Status> {
     Ok(without_dropped(as_recorded(tree, identity, whom, about, wants)?))
 }
@@ -255,7 +263,7 @@ fn as_recorded(
     identity: Identity,
     whom: Option<(&Site, &Vars)>,
     about: About,
-    wants: Use,
+    wants: Use<'_>,
 ) -> Result<Status> {
     let files = Files::of(&tree, &identity, wants)?;
     stand(tree, identity, files, whom, (about, wants))
@@ -267,7 +275,7 @@ fn stand(
     identity: Identity,
     mut files: Files,
     whom: Option<(&Site, &Vars)>,
-    (about, wants): (About, Use),
+    (about, wants): (About, Use<'_>),
 ) -> Result<Status> {
     let scheduler = scheduler::of_sweep(&files.journal);
     let given = pilots::given(files.waves.iter().map(|(wave, _)| wave), &files.journal);
@@ -285,7 +293,7 @@ fn stand(
 
     let known = files.known();
     let is_elsewhere = lock::is_held_by_another(&tree);
-    let about_copy = about_copy.filter(|_| wants != Use::Submit);
+    let about_copy = about_copy.filter(|_| !matches!(wants, Use::Submit));
     let copied = about_copy.as_ref().map(Copied::of);
     let is_at_work = is_elsewhere || agents.alive();
     let jobs_of = (about == About::All).then(|| known.jobs_of(&heard, &files.rows));
@@ -388,11 +396,11 @@ impl Files {
         self.waves.iter().any(|(wave, _)| wave.arrays.iter().any(Array::is_of_trials))
     }
 
-    fn of(tree: &Tree, identity: &Identity, wants: Use) -> Result<Self> {
+    fn of(tree: &Tree, identity: &Identity, wants: Use<'_>) -> Result<Self> {
         let token = &identity.token;
         let mut damage = Damage::default();
         let rows = match wants {
-            Use::Count => table::in_order(tree, &mut damage)?,
+            Use::Count(whole) => table::in_order(tree, &mut damage, whole)?,
             _ => table::readable(tree, &mut damage)?,
         };
         // The ledger comes before the records: a trial that no agent holds now has its end in the records, or
@@ -403,7 +411,7 @@ impl Files {
             Use::Act | Use::Submit => records::readable(tree, &mut damage)?.into(),
             Use::Read => indexed(Check::Damage, &mut damage)?.into(),
             Use::Show => indexed(Check::Changes, &mut damage)?.into(),
-            Use::Count => records::briefly(tree, token, &mut damage)?,
+            Use::Count(whole) => records::briefly(tree, token, whole, &mut damage)?,
         };
         let mut files = Self::with(tree, identity, rows, (ledger, records), damage)?;
         if !matches!(wants, Use::Act | Use::Submit) {

@@ -116,6 +116,16 @@ struct Order {
     after: Option<u64>,
 }
 
+/// The same with its request.
+#[derive(Deserialize)]
+struct Asked {
+    id: u64,
+    chain: u64,
+    link: u64,
+    after: Option<u64>,
+    resources: Option<Box<Resources>>,
+}
+
 impl From<Order> for Row {
     fn from(Order { id, chain, link, after }: Order) -> Self {
         Self { id, chain, link, after, what: None }
@@ -311,6 +321,18 @@ fn order(head: &Head, line: &[u8]) -> Option<Row> {
     }
 }
 
+/// As [`order`]; it has a request of its own, too.
+fn request(head: &Head, line: &[u8]) -> Option<Row> {
+    match head.format {
+        1 => row(head, line),
+        _ => {
+            let Asked { id, chain, link, after, resources } = line::unseal(line)?;
+            let what = resources.map(|own| What { resources: Some(own), ..What::nothing() });
+            Some(Row { id, chain, link, after, what: what.map(Box::new) })
+        }
+    }
+}
+
 /// The fault of a number that is no trial of a sweep; `end` is the one after its last trial.
 pub(crate) fn no_trial(tree: &Tree, id: u64, end: u64) -> Fault {
     let lists = format!("`hpcsweep status --trials {}` lists", tree.named());
@@ -390,7 +412,7 @@ fn read_run(tree: &Tree, head: &Head, from: u64, n: u64, all: &mut Vec<Row>) -> 
 pub(crate) fn each(tree: &Tree, mut with: impl FnMut(Row)) -> Result<()> {
     for head in heads(tree)? {
         let (mut next, mut is_whole) = (head.first, true);
-        each_line(tree, &head, self::row, |row| match row.filter(|row| row.id == next) {
+        each_line(tree, &head, &self::row, |row| match row.filter(|row| row.id == next) {
             Some(row) => {
                 next += 1;
                 with(row);
@@ -418,13 +440,13 @@ pub fn rows(tree: &Tree) -> Result<Vec<Row>> {
 const PIECE: usize = 8 << 20;
 
 /// What makes the row of a line; `None` if the line is damaged.
-type OfLine = fn(&Head, &[u8]) -> Option<Row>;
+type OfLine<'a> = &'a (dyn Fn(&Head, &[u8]) -> Option<Row> + Sync);
 
 /// Hands over the lines of a table, `None` for each that is damaged. Returns how many there are; none if there is no file.
 fn each_line(
     tree: &Tree,
     head: &Head,
-    row: OfLine,
+    row: OfLine<'_>,
     mut with: impl FnMut(Option<Row>),
 ) -> Result<u64> {
     use rayon::prelude::*;
@@ -472,7 +494,7 @@ fn add_rows(
     head: &Head,
     all: &mut Vec<Row>,
     with: &mut dyn FnMut(usize, &Row),
-    (row, keeps): (OfLine, bool),
+    (row, keeps): (OfLine<'_>, bool),
 ) -> Result<u64> {
     // The numbers in an unsealed head need not fit into memory.
     let bytes = |ending| disk::stamp(&file(tree, head.first, ending));
@@ -503,6 +525,9 @@ fn add_rows(
     Ok(missing.max(odd).max(foreign))
 }
 
+/// Says of which trials everything is kept.
+pub(crate) type Which<'a> = &'a (dyn Fn(u64) -> bool + Sync);
+
 /// All that can be read of the tables of a sweep.
 #[derive(Debug, Default)]
 pub struct Readable {
@@ -517,15 +542,19 @@ pub struct Readable {
 /// # Errors
 /// When a file cannot be read.
 pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Readable> {
-    read(tree, damage, &mut |_, _| {}, (row, true))
+    read(tree, damage, &mut |_, _| {}, (&row, true))
 }
 
-/// As [`readable`]. The rows know only how trials follow each other.
+/// As [`readable`]. The rows know only how trials follow each other, but for those of trials that are `whole`.
 ///
 /// # Errors
 /// As [`readable`].
-pub(crate) fn in_order(tree: &Tree, damage: &mut Damage) -> Result<Readable> {
-    read(tree, damage, &mut |_, _| {}, (order, true))
+pub(crate) fn in_order(tree: &Tree, damage: &mut Damage, whole: Which<'_>) -> Result<Readable> {
+    let own = |head: &Head, line: &[u8]| {
+        let bare = order(head, line)?;
+        if whole(bare.id) { row(head, line) } else { Some(bare) }
+    };
+    read(tree, damage, &mut |_, _| {}, (&own, true))
 }
 
 /// As [`readable`]. The rows know only how trials follow each other; `with` sees each whole row that was read, with its place.
@@ -537,14 +566,26 @@ pub(crate) fn gathered(
     damage: &mut Damage,
     with: &mut dyn FnMut(usize, &Row),
 ) -> Result<Readable> {
-    read(tree, damage, with, (row, false))
+    read(tree, damage, with, (&row, false))
+}
+
+/// As [`gathered`], where `with` sees of what a trial runs only a request of its own.
+///
+/// # Errors
+/// As [`readable`].
+pub(crate) fn asked(
+    tree: &Tree,
+    damage: &mut Damage,
+    with: &mut dyn FnMut(usize, &Row),
+) -> Result<Readable> {
+    read(tree, damage, with, (&request, false))
 }
 
 fn read(
     tree: &Tree,
     damage: &mut Damage,
     with: &mut dyn FnMut(usize, &Row),
-    keeps: (OfLine, bool),
+    keeps: (OfLine<'_>, bool),
 ) -> Result<Readable> {
     let mut all = Readable::default();
     for first in firsts(tree)? {

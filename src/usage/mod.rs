@@ -4,25 +4,33 @@
 mod read;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use crate::plan::Resources;
 use crate::units;
 
-pub(crate) use read::Attempts;
+pub(crate) use read::{Requests, Taken};
 
 /// An attempt that has ended; the duration of one that has recorded no end is 0.
 #[derive(Debug, Clone)]
-pub(crate) struct Attempt<'a> {
+pub(crate) struct Attempt {
     pub(crate) trial: u64,
-    pub(crate) request: &'a Resources,
+    pub(crate) request: Arc<Resources>,
     pub(crate) end: Ending,
     pub(crate) duration_s: f64,
     /// Peak memory of the node that used most, bytes.
     pub(crate) memory: Option<u64>,
     /// Seconds of processor time.
     pub(crate) cpu_s: Option<f64>,
+    /// What few attempts have.
+    pub(crate) more: Option<Box<More>>,
+}
+
+/// Figures of an attempt that few have: the memory of a million attempts counts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct More {
     /// Mean utilization of each of its GPUs, percent.
     pub(crate) gpus: Vec<f64>,
     /// Joules of its GPUs and of its nodes.
@@ -30,6 +38,24 @@ pub(crate) struct Attempt<'a> {
     pub(crate) node_energy_j: Option<f64>,
     /// MiB of a node that it would have asked for, if its memory was learnt from others.
     pub(crate) first_memory_mib: Option<u64>,
+}
+
+impl Attempt {
+    pub(crate) fn more(&self) -> &More {
+        static NOTHING: More = More {
+            gpus: Vec::new(),
+            gpu_energy_j: None,
+            node_energy_j: None,
+            first_memory_mib: None,
+        };
+        self.more.as_deref().unwrap_or(&NOTHING)
+    }
+
+    /// Mean utilization of its GPUs together; `None` if none was sampled.
+    fn busy_gpus(&self) -> Option<f64> {
+        let gpus = &self.more().gpus;
+        (!gpus.is_empty()).then(|| gpus.iter().sum::<f64>() / 100.0)
+    }
 }
 
 /// How an attempt has ended, as far as it says what would have been enough.
@@ -162,20 +188,11 @@ const MIB: f64 = (1 << 20) as f64;
 const GIB: f64 = (1 << 30) as f64;
 
 /// Adds attempts up; what would have been enough is `margin` times what was used.
-pub(crate) fn report(attempts: &[Attempt<'_>], margin: f64) -> Report {
-    let mut shapes: HashMap<&Resources, Vec<&Attempt<'_>>> = HashMap::new();
-    // Most trials share their request: one look at its address saves hashing it.
-    let mut last: Option<&Resources> = None;
-    let mut bucket: Vec<&Attempt<'_>> = Vec::new();
-    for attempt in attempts {
-        if let Some(before) = last.filter(|before| !std::ptr::eq(*before, attempt.request)) {
-            shapes.entry(before).or_default().append(&mut bucket);
-        }
-        last = Some(attempt.request);
-        bucket.push(attempt);
-    }
-    if let Some(last) = last {
-        shapes.entry(last).or_default().append(&mut bucket);
+pub(crate) fn report(attempts: &[Attempt], margin: f64) -> Report {
+    let mut shapes: HashMap<&Resources, Vec<&Attempt>> = HashMap::new();
+    // Most neighbours share their request: one look at its address saves hashing it.
+    for some in attempts.chunk_by(|a, b| Arc::ptr_eq(&a.request, &b.request)) {
+        shapes.entry(&some[0].request).or_default().extend(some);
     }
     let mut shapes: Vec<Shape> =
         shapes.into_iter().map(|(request, all)| shape(request, &all, margin)).collect();
@@ -191,21 +208,22 @@ pub(crate) fn report(attempts: &[Attempt<'_>], margin: f64) -> Report {
         hours.gib.and(shape.hours.gib);
         hours.gpu.and(shape.hours.gpu);
     }
-    let energy =
-        |of: fn(&Attempt<'_>) -> Option<f64>| attempts.iter().filter_map(of).reduce(|a, b| a + b);
+    let energy = |of: fn(&More) -> Option<f64>| {
+        attempts.iter().filter_map(|attempt| of(attempt.more())).reduce(|a, b| a + b)
+    };
     Report {
         shapes,
         hours,
-        gpu_energy_j: energy(|attempt| attempt.gpu_energy_j),
-        node_energy_j: energy(|attempt| attempt.node_energy_j),
+        gpu_energy_j: energy(|more| more.gpu_energy_j),
+        node_energy_j: energy(|more| more.node_energy_j),
         learnt_memory: learnt(attempts),
     }
 }
 
-fn learnt(attempts: &[Attempt<'_>]) -> Option<Learnt> {
+fn learnt(attempts: &[Attempt]) -> Option<Learnt> {
     let mut all = Learnt::default();
     for attempt in attempts {
-        let Some(first) = attempt.first_memory_mib else { continue };
+        let Some(first) = attempt.more().first_memory_mib else { continue };
         all.attempts += 1;
         all.out_of_memory += usize::from(attempt.end == Ending::NoMemory);
         if let (Some(asked), Some(used)) = (attempt.request.memory_mib, attempt.memory) {
@@ -218,19 +236,16 @@ fn learnt(attempts: &[Attempt<'_>]) -> Option<Learnt> {
     (all.attempts > 0).then_some(all)
 }
 
-fn shape(request: &Resources, all: &[&Attempt<'_>], margin: f64) -> Shape {
+fn shape(request: &Resources, all: &[&Attempt], margin: f64) -> Shape {
     let count = |ending: Ending| all.iter().filter(|attempt| attempt.end == ending).count();
     let done = count(Ending::Done);
-    let shown: Vec<&Attempt<'_>> =
+    let shown: Vec<&Attempt> =
         all.iter().copied().filter(|attempt| done == 0 || attempt.end == Ending::Done).collect();
-    let spread = |of: &dyn Fn(&Attempt<'_>) -> Option<f64>| {
+    let spread = |of: &dyn Fn(&Attempt) -> Option<f64>| {
         Spread::of(shown.iter().filter_map(|attempt| of(attempt)).collect())
     };
-    let busy = |attempt: &Attempt<'_>| {
+    let busy = |attempt: &Attempt| {
         attempt.cpu_s.filter(|_| attempt.duration_s > 0.0).map(|cpu| cpu / attempt.duration_s)
-    };
-    let gpus = |attempt: &Attempt<'_>| {
-        (!attempt.gpus.is_empty()).then(|| attempt.gpus.iter().sum::<f64>() / 100.0)
     };
     let mut trials: Vec<u64> = all.iter().map(|attempt| attempt.trial).collect();
     trials.sort_unstable();
@@ -248,17 +263,17 @@ fn shape(request: &Resources, all: &[&Attempt<'_>], margin: f64) -> Shape {
         busy_cores: spread(&busy),
         memory_mib: spread(&|attempt| attempt.memory.map(|bytes| bytes as f64 / MIB)),
         duration_s: spread(&|attempt| Some(attempt.duration_s).filter(|s| *s > 0.0)),
-        busy_gpus: spread(&gpus),
+        busy_gpus: spread(&Attempt::busy_gpus),
         hours: hours(request, all),
         enough: Enough::default(),
     };
     let most_gpus =
-        shown.iter().map(|attempt| attempt.gpus.iter().filter(|use_| **use_ > 0.0).count());
+        shown.iter().map(|attempt| attempt.more().gpus.iter().filter(|use_| **use_ > 0.0).count());
     shape.enough = enough(&shape, margin, most_gpus.max().unwrap_or(0));
     shape
 }
 
-fn hours(request: &Resources, all: &[&Attempt<'_>]) -> AllHours {
+fn hours(request: &Resources, all: &[&Attempt]) -> AllHours {
     let mut hours = AllHours::default();
     for attempt in all {
         let ran = attempt.duration_s / HOUR;
@@ -269,8 +284,7 @@ fn hours(request: &Resources, all: &[&Attempt<'_>]) -> AllHours {
             let nodes = f64::from(request.nodes);
             hours.gib.add(nodes * mib as f64 / 1024.0 * ran, nodes * bytes as f64 / GIB * ran);
         }
-        if !attempt.gpus.is_empty() {
-            let used = attempt.gpus.iter().sum::<f64>() / 100.0;
+        if let Some(used) = attempt.busy_gpus() {
             hours.gpu.add(request.total_gpus() as f64 * ran, used * ran);
         }
     }
@@ -315,18 +329,15 @@ mod tests {
         hours: f64,
         mib: u64,
         cpu_h: f64,
-    ) -> Attempt<'_> {
+    ) -> Attempt {
         Attempt {
             trial,
-            request,
+            request: Arc::new(request.clone()),
             end,
             duration_s: hours * 3600.0,
             memory: Some(mib << 20),
             cpu_s: Some(cpu_h * 3600.0),
-            gpus: Vec::new(),
-            gpu_energy_j: None,
-            node_energy_j: None,
-            first_memory_mib: None,
+            more: None,
         }
     }
 
@@ -334,7 +345,7 @@ mod tests {
     fn hours_and_figures_are_those_of_each_request() {
         let wide = request(4, Some(8192), Some(7200));
         let narrow = request(1, None, None);
-        let mut all: Vec<Attempt<'_>> =
+        let mut all: Vec<Attempt> =
             (0..20).map(|i| attempt(i, &wide, Ending::Done, 0.5, 1000 + i * 10, 0.5)).collect();
         all.push(attempt(20, &narrow, Ending::Done, 1.0, 100, 1.5));
         all.push(attempt(0, &wide, Ending::Other, 1.0, 7000, 4.0));
@@ -387,9 +398,9 @@ mod tests {
     #[test]
     fn gpus_that_nothing_ran_on_are_wasted() {
         let gpus = Resources { gpus_per_rank: 2, ..Resources::default() };
+        let more = |gpus| More { gpus, gpu_energy_j: Some(1800.0), ..More::default() };
         let with = |gpus_used: Vec<f64>| Attempt {
-            gpus: gpus_used,
-            gpu_energy_j: Some(1800.0),
+            more: Some(Box::new(more(gpus_used))),
             ..attempt(0, &gpus, Ending::Done, 2.0, 1, 2.0)
         };
         let all = [with(vec![50.0, 0.0]), with(vec![25.0, 0.0])];

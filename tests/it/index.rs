@@ -157,6 +157,39 @@ fn what_status_counts_is_what_it_lists() {
     assert!(first.iter().chain(&listed).all(|head| *head == first[0]), "{first:?} {listed:?}");
 }
 
+/// `usage` keeps no records of trials that were done at once, and a set of trials keeps its own alone. An expression needs all.
+#[test]
+fn what_is_read_of_all_trials_is_what_is_read_of_a_set_or_for_an_expression() {
+    let world = large();
+    damage(&world, "records/000/17.1.jsonl");
+    let every = "trial >= 0";
+    let verbs: [[&[&str]; 3]; 3] = [
+        [
+            &["usage", "results/s", "--json"],
+            &["usage", "results/s", "0-4099", "--json"],
+            &["usage", "results/s", "--where", every, "--json"],
+        ],
+        [
+            &["why", "results/s", "--offline", "300-310,4099"],
+            &["why", "results/s", "--offline", "300-310", "--trial", "4099", "--where", every],
+            &["why", "results/s", "--offline", "--trial", "300-310,4099"],
+        ],
+        [
+            &["status", "results/s", "--offline", "--trials", "--trial", "3-207,4099"],
+            &["status", "results/s", "--offline", "3-207,4099", "--where", every],
+            &["status", "results/s", "--offline", "3-207,4099"],
+        ],
+    ];
+    for verb in verbs {
+        let first = world.run(verb[0]).whole();
+        assert!(first.contains("17.1.jsonl") || verb[0][0] == "why", "{first}");
+        for other in verb {
+            assert_eq!(world.run(other).whole(), first, "{other:?}");
+        }
+        remove_index(&world);
+    }
+}
+
 /// A byte of the last line of a record changes.
 fn damage(world: &World, file: &str) {
     let path = world.path(&format!("results/s/{file}"));

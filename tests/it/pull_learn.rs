@@ -64,6 +64,8 @@ fn as_many_trials_run_as_have_room_by_what_others_have_used() {
         .map(|line| line.split(',').nth(1).unwrap().parse().unwrap())
         .collect();
     let [first, small, big] = [400 << 20, 64 << 20, 192 << 20];
+    let usage = world.run(&["usage"]).out;
+    assert!(usage.contains("memory learnt from other trials: 8 attempts wasted "), "{usage}");
     assert_eq!(amounts, [first, first, small, small, small, small, big, big, big, big]);
 }
 

@@ -59,6 +59,25 @@ fn a_trial_that_ran_out_of_time_shows_its_progress_and_the_walltime_that_is_enou
     assert!(enough.starts_with("walltime = \"00:0"), "{enough}");
 }
 
+/// The command for a trial names its place in the plan as it is now, which no longer is its number.
+#[test]
+fn a_trial_is_run_by_hand_by_its_place_in_the_plan() {
+    let world = World::new();
+    let plan = |lr: &str| shell("true", &format!("[grid]\nlr = [{lr}]\n"));
+    world.local(&plan("1, 2, 3"), &["-q"]);
+    let by_hand = |trial: &str| {
+        let told = world.run(&["why", trial, "--json"]);
+        let told: Value = serde_json::from_str(told.ok()).unwrap();
+        told["by_hand"]
+            .as_str()
+            .map(|command| command.split_whitespace().last().unwrap().to_owned())
+    };
+    let all = || ["0", "1", "2"].map(|trial| by_hand(trial));
+    assert_eq!(all(), ["0", "1", "2"].map(|place| Some(place.to_owned())));
+    world.write("plan.toml", &plan("3, 1, 4"));
+    assert_eq!(all(), [Some("1".to_owned()), None, Some("0".to_owned())]);
+}
+
 #[test]
 fn a_trial_that_ran_out_of_memory_shows_the_request_that_is_enough() {
     let world = World::new();

@@ -1,6 +1,7 @@
 //! What has happened to a sweep, in the order of time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::HashMap;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -13,8 +14,7 @@ use crate::tree::damage::Damage;
 use crate::tree::deck;
 use crate::tree::journal::{self, Journal};
 use crate::tree::ledger::{self, CANCELLED, Entry};
-use crate::tree::records::index::Check;
-use crate::tree::records::{self, Attempt, Record};
+use crate::tree::records::{self, Outcome, Record};
 use crate::tree::waves;
 use crate::words::count;
 
@@ -30,7 +30,7 @@ pub(super) struct Event {
     /// Unix seconds.
     time: f64,
     /// What happened, without what it happened to.
-    what: String,
+    what: Cow<'static, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trial: Option<u64>,
     /// The agent that it happened to.
@@ -46,11 +46,15 @@ pub(super) struct Event {
 /// # Errors
 /// When a file cannot be read.
 pub(super) fn of(tree: &Tree, token: &str) -> Result<Vec<Event>> {
-    let mut all = Vec::new();
-    let damage = &mut Damage::default();
-    let records = records::indexed(tree, token, Check::Changes, damage)?;
-    of_agents(tree, &records, &mut all)?;
+    let (mut taken, damage) = (OfTrials::default(), &mut Damage::default());
+    let make = |_: &OfTrials, records: Vec<(u64, Record)>| OfTrials::of(&records);
+    let with = (make, |all: &mut OfTrials, some| all.join(some));
+    let kept = records::gathered(tree, token, None, &mut taken, with, damage)?;
+    kept.iter().for_each(|(trial, record)| taken.add(*trial, record));
+    let OfTrials { mut all, last } = taken;
+    of_agents(tree, &last, &mut all)?;
     let mut say = |time: f64, trial: Option<u64>, what: String| {
+        let what = what.into();
         all.push(Event { time, what, trial, agent: None, is_last: false });
     };
     for wave in waves::read(tree)? {
@@ -89,65 +93,103 @@ pub(super) fn of(tree: &Tree, token: &str) -> Result<Vec<Event>> {
         | journal::Entry::Ended { .. }
         | journal::Entry::Site { .. } => {}
     })?;
-    for (trial, record) in records {
-        for attempt in &record.attempts {
-            let again = if attempt.start.attempt > 1 { " again" } else { "" };
-            say(attempt.start.time, Some(trial), format!("started{again}"));
-            if let Some(at) = attempt.stopped_at {
-                say(at, Some(trial), "asked to stop".to_owned());
-            }
-            if let Some(end) = &attempt.end {
-                let cause = attempt.cause().map(|cause| format!(" ({})", cause.word()));
-                let state = format!("{:?}", end.state).to_lowercase();
-                say(end.time, Some(trial), format!("{state}{}", cause.unwrap_or_default()));
-            }
-        }
-        for decided in &record.decisions {
-            // An agent writes it before the end that it is about.
-            let is_of = |attempt: &&Attempt| {
-                let start = &attempt.start;
-                start.attempt == decided.attempt && start.seq == decided.seq
-            };
-            let end = record.attempts.iter().find(is_of).and_then(|own| own.end.as_ref());
-            let time = end.map_or(decided.time, |end| end.time.max(decided.time));
-            say(time, Some(trial), decision(decided.again, &decided.why));
-        }
-    }
     let rest = |event: &Event| (event.is_last, event.trial);
     all.sort_by(|a, b| a.time.total_cmp(&b.time).then(rest(a).cmp(&rest(b))));
     Ok(all)
 }
 
-/// What the ledger of agents and their queue say: submissions, agents that come and go, holds and cancellations.
-fn of_agents(tree: &Tree, records: &HashMap<u64, Record>, all: &mut Vec<Event>) -> Result<()> {
-    // The file system stamps entries, by a clock that may be a moment behind that of the agents.
-    let mut last: HashMap<&str, f64> = HashMap::new();
-    for attempt in records.values().flat_map(|record| &record.attempts) {
-        let end = attempt.end.as_ref().map_or(attempt.start.time, |end| end.time);
-        if let Some(place) = &attempt.bundle {
-            let last = last.entry(&place.agent).or_default();
-            *last = last.max(end);
+/// What the records of trials say.
+#[derive(Default)]
+struct OfTrials {
+    all: Vec<Event>,
+    /// When the last attempt of each agent began or ended.
+    last: HashMap<String, f64>,
+}
+
+impl OfTrials {
+    fn of(records: &[(u64, Record)]) -> Self {
+        let mut own = Self::default();
+        records.iter().for_each(|(trial, record)| own.add(*trial, record));
+        own
+    }
+
+    fn join(&mut self, other: Self) {
+        self.all.extend(other.all);
+        other.last.into_iter().for_each(|(agent, time)| self.is_alive(&agent, time));
+    }
+
+    fn is_alive(&mut self, agent: &str, time: f64) {
+        match self.last.get_mut(agent) {
+            Some(last) => *last = last.max(time),
+            None => drop(self.last.insert(agent.to_owned(), time.max(0.0))),
         }
     }
+
+    fn add(&mut self, trial: u64, record: &Record) {
+        let say = |all: &mut Vec<Event>, time: f64, what: Cow<'static, str>| {
+            all.push(Event { time, what, trial: Some(trial), agent: None, is_last: false });
+        };
+        for attempt in &record.attempts {
+            let again = attempt.start.attempt > 1;
+            let began = if again { "started again" } else { "started" };
+            say(&mut self.all, attempt.start.time, began.into());
+            if let Some(at) = attempt.stopped_at {
+                say(&mut self.all, at, "asked to stop".into());
+            }
+            if let Some(end) = &attempt.end {
+                let what = match (end.state, attempt.cause()) {
+                    (Outcome::Done, None) => "done".into(),
+                    (state, cause) => {
+                        let cause = cause.map(|cause| format!(" ({})", cause.word()));
+                        let state = format!("{state:?}").to_lowercase();
+                        format!("{state}{}", cause.unwrap_or_default()).into()
+                    }
+                };
+                say(&mut self.all, end.time, what);
+            }
+            if let Some(place) = &attempt.bundle {
+                let end = attempt.end.as_ref().map_or(attempt.start.time, |end| end.time);
+                self.is_alive(&place.agent, end);
+            }
+        }
+        for decided in &record.decisions {
+            // An agent writes it before the end that it is about.
+            let is_of = |attempt: &&records::Attempt| {
+                let start = &attempt.start;
+                start.attempt == decided.attempt && start.seq == decided.seq
+            };
+            let end = record.attempts.iter().find(is_of).and_then(|own| own.end.as_ref());
+            let time = end.map_or(decided.time, |end| end.time.max(decided.time));
+            say(&mut self.all, time, decision(decided.again, &decided.why).into());
+        }
+    }
+}
+
+/// What the ledger of agents and their queue say: submissions, agents that come and go, holds and cancellations. `last`: when
+/// the last attempt of each agent began or ended, because the file system stamps entries by a clock that may be a moment
+/// behind that of the agents.
+fn of_agents(tree: &Tree, last: &HashMap<String, f64>, all: &mut Vec<Event>) -> Result<()> {
     for deck in deck::read(tree).unwrap_or_default() {
-        let what = format!("{} for agents", count(deck.trials, "trial"));
+        let what = format!("{} for agents", count(deck.trials, "trial")).into();
         let (time, trial, agent) = (deck.created, None, None);
         all.push(Event { time, what, trial, agent, is_last: false });
     }
     ledger::each(tree, |seq, entry| {
         let is_last = matches!(entry, Entry::Leave { .. } | Entry::Expire { .. });
         let (what, agent) = match entry {
-            Entry::Join { agent, .. } => ("agent joined".to_owned(), Some(agent)),
+            Entry::Join { agent, .. } => ("agent joined".into(), Some(agent)),
             Entry::Leave { agent, reason, .. } if reason.is_empty() => {
-                ("agent left".to_owned(), Some(agent))
+                ("agent left".into(), Some(agent))
             }
-            Entry::Leave { agent, reason, .. } => (format!("agent left: {reason}"), Some(agent)),
-            Entry::Expire { agent, .. } => ("agent lost".to_owned(), Some(agent)),
-            Entry::Halt { reason, .. } if reason.starts_with(CANCELLED) => (reason, None),
-            Entry::Halt { reason, .. } => (format!("halted: {reason}"), None),
-            Entry::Resume { .. } => ("continued".to_owned(), None),
-            Entry::Hold { by, .. } => (format!("held by {by}"), None),
-            Entry::Release { .. } => ("released".to_owned(), None),
+            Entry::Leave { agent, reason, .. } => {
+                (format!("agent left: {reason}").into(), Some(agent))
+            }
+            Entry::Expire { agent, .. } => ("agent lost".into(), Some(agent)),
+            Entry::Halt { reason, .. } if reason.starts_with(CANCELLED) => (reason.into(), None),
+            Entry::Halt { reason, .. } => (format!("halted: {reason}").into(), None),
+            Entry::Resume { .. } => ("continued".into(), None),
+            Entry::Hold { by, .. } => (format!("held by {by}").into(), None),
+            Entry::Release { .. } => ("released".into(), None),
             _ => return,
         };
         let known = agent.as_deref().filter(|_| is_last).and_then(|agent| last.get(agent));
@@ -167,9 +209,9 @@ pub(super) fn page(name: &str, events: &[Event]) -> String {
     if events.is_empty() {
         return format!("{name}: nothing has happened yet\n");
     }
-    let all = WIDTHS.map(|width| lines(events, width));
-    let mut lines = all.iter().find(|lines| lines.len() <= MOST_LINES).or(all.last()).cloned();
-    let lines = lines.get_or_insert_default();
+    let few = WIDTHS.iter().find_map(|width| lines(events, *width, MOST_LINES));
+    let lines = few.or_else(|| lines(events, WIDTHS[WIDTHS.len() - 1], usize::MAX));
+    let lines = lines.unwrap_or_default();
     let left_out = lines.len().saturating_sub(MOST_LINES);
     let mut text = format!("{name}:\n");
     if left_out > 0 {
@@ -179,42 +221,55 @@ pub(super) fn page(name: &str, events: &[Event]) -> String {
     text
 }
 
-/// A line for the events of each kind in each interval.
-fn lines(events: &[Event], width: f64) -> Vec<String> {
+/// The events of one kind in one interval.
+struct Kind<'a> {
+    what: &'a str,
+    /// When the first of them happened.
+    time: f64,
+    trials: Vec<u64>,
+    agents: Vec<&'a str>,
+}
+
+/// A line for the events of each kind in each interval; `None` if they are more than `most`.
+fn lines(events: &[Event], width: f64, most: usize) -> Option<Vec<String>> {
     let mut lines: Vec<String> = Vec::new();
     for some in events.chunk_by(|a, b| (a.time / width).floor() == (b.time / width).floor()) {
-        let mut kinds: Vec<(&str, f64)> = Vec::new();
-        let mut trials: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-        let mut agents: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for event in some {
-            agents.entry(&event.what).or_default().extend(event.agent.as_deref());
-            let known = trials.entry(&event.what).or_default();
-            if !kinds.iter().any(|(what, _)| *what == event.what) {
-                kinds.push((&event.what, event.time));
-            }
-            known.extend(event.trial);
-        }
-        for (what, time) in kinds {
-            let time = clock::local(time);
-            let own = trials.get_mut(what).filter(|own| !own.is_empty());
-            let of_agents = agents.get(what).map_or(&[][..], Vec::as_slice);
-            lines.push(match own {
-                None => match of_agents {
-                    [] => format!("{time}  {what}"),
-                    [agent] => format!("{time}  {what}: {agent}"),
-                    several => format!("{time}  {} x {what}", several.len()),
-                },
-                Some(own) => {
-                    own.sort_unstable();
-                    own.dedup();
-                    let many =
-                        if own.len() > 1 { format!("{} x ", own.len()) } else { String::new() };
-                    format!("{time}  {many}{what}: {}", group::list(own))
+        let (mut kinds, mut places): (Vec<Kind<'_>>, HashMap<&str, usize>) = Default::default();
+        for Event { what, time, trial, agent, .. } in some {
+            let place = *places.entry(what).or_insert(kinds.len());
+            if place == kinds.len() {
+                if lines.len() + kinds.len() == most {
+                    return None;
                 }
-            });
+                kinds.push(Kind { what, time: *time, trials: Vec::new(), agents: Vec::new() });
+            }
+            kinds[place].trials.extend(trial);
+            kinds[place].agents.extend(agent.as_deref());
+        }
+        lines.extend(kinds.into_iter().map(Kind::line));
+    }
+    Some(lines)
+}
+
+impl Kind<'_> {
+    fn line(self) -> String {
+        let Self { what, time, mut trials, agents } = self;
+        let time = clock::local(time);
+        match (&trials[..], &agents[..]) {
+            ([], []) => format!("{time}  {what}"),
+            ([], [agent]) => format!("{time}  {what}: {agent}"),
+            ([], several) => format!("{time}  {} x {what}", several.len()),
+            _ => {
+                trials.sort_unstable();
+                trials.dedup();
+                let many = match trials.len() {
+                    1 => String::new(),
+                    n => format!("{n} x "),
+                };
+                format!("{time}  {many}{what}: {}", group::list(&trials))
+            }
         }
     }
-    lines
 }
 
 #[cfg(test)]
@@ -222,7 +277,7 @@ mod tests {
     use super::*;
 
     fn event(time: f64, what: &str, trial: Option<u64>) -> Event {
-        Event { time, what: what.to_owned(), trial, agent: None, is_last: false }
+        Event { time, what: what.to_owned().into(), trial, agent: None, is_last: false }
     }
 
     #[test]
@@ -234,7 +289,8 @@ mod tests {
             event(100.4, "done", Some(1)),
             event(105.0, "failed (exit-code)", Some(0)),
         ];
-        let lines: Vec<String> = lines(&events, 1.0)
+        let lines: Vec<String> = lines(&events, 1.0, usize::MAX)
+            .unwrap()
             .iter()
             .map(|line| line.split_once("  ").unwrap().1.to_owned())
             .collect();

@@ -2,6 +2,7 @@
 
 mod enough;
 mod events;
+mod places;
 mod trial;
 
 use anyhow::Result;
@@ -56,7 +57,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .hint("`hpcsweep status --trials` shows a line of each")
             .into());
     }
-    let facts = Facts::read(&status, whom)?;
+    let facts = Facts::read(&status, &meant, whom)?;
     for (i, trial) in meant.into_iter().enumerate() {
         let Some(sight) = facts.of(trial)? else { continue };
         if args.json {

@@ -1,6 +1,6 @@
 //! One screen about a trial.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::enough;
+use super::places::{self, in_arrays};
 use crate::cause::Cause;
 use crate::cli::logs::output::{self, Output};
 use crate::host::{Vars, clock, disk};
@@ -21,7 +22,6 @@ use crate::status::Status;
 use crate::status::progress::Progress;
 use crate::submit::Source;
 use crate::submit::arrays::wave::Waves;
-use crate::submit::grow;
 use crate::tree::code::{self, Code};
 use crate::tree::journal::Journal;
 use crate::tree::records::{Attempt, Record, Start};
@@ -38,11 +38,10 @@ pub(super) struct Facts<'a> {
     status: &'a Status,
     journal: Journal,
     waves: Waves,
-    places: HashMap<u64, (u32, u64)>,
     scheduler: Box<dyn Scheduler>,
     whom: Option<(&'a Site, &'a Vars)>,
-    /// The plan's file, and the trials of the sweep in its order.
-    plan: Option<(String, Vec<Option<u64>>)>,
+    /// The plan's file, and the places of trials in it.
+    plan: Option<(String, HashMap<u64, usize>)>,
 }
 
 /// An attempt, as the answer in JSON has it.
@@ -104,21 +103,25 @@ pub(super) struct Sight {
 }
 
 impl<'a> Facts<'a> {
-    /// Reads them.
+    /// Reads them, for these trials.
     ///
     /// # Errors
     /// When a file of the sweep cannot be read.
-    pub(super) fn read(status: &'a Status, whom: Option<(&'a Site, &'a Vars)>) -> Result<Self> {
+    pub(super) fn read(
+        status: &'a Status,
+        trials: &BTreeSet<u64>,
+        whom: Option<(&'a Site, &'a Vars)>,
+    ) -> Result<Self> {
         let journal = Journal::read(&status.tree)?;
         let waves = Waves::read(&status.tree)?;
-        let places = waves.places();
         let scheduler = scheduler::of_sweep(&journal);
         // A plan that is gone or has faults runs nothing.
         let plan = journal.plan.as_ref().filter(|plan| plan.is_file()).and_then(|file| {
-            let diff = grow::diff(&status.tree, &Source::read(file).ok()?).ok()?;
-            Some((disk::named(file), diff.places))
+            let source = Source::read(file).ok()?;
+            let rows = trials.iter().filter_map(|trial| table::row_of(&status.rows, *trial));
+            Some((disk::named(file), places::in_plan(&source, &rows.collect::<Vec<_>>())))
         });
-        Ok(Self { status, journal, waves, places, scheduler, whom, plan })
+        Ok(Self { status, journal, waves, scheduler, whom, plan })
     }
 
     /// What there is to say of one; `None` if the sweep does not have it.
@@ -127,9 +130,8 @@ impl<'a> Facts<'a> {
     /// When a file cannot be read.
     pub(super) fn of(&self, trial: u64) -> Result<Option<Sight>> {
         let status = self.status;
-        let Some((row, standing)) = status.trials().find(|(row, _)| row.id == trial) else {
-            return Ok(None);
-        };
+        let Some(place) = table::place_of(&status.rows, trial) else { return Ok(None) };
+        let (row, standing) = (&status.rows[place], &status.standings[place]);
         let none = Record::default();
         let record = status.records.get(&trial).unwrap_or(&none);
         let decisive = record.decisive();
@@ -159,9 +161,9 @@ impl<'a> Facts<'a> {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let log: Vec<String> = text.lines().map(str::to_owned).collect();
         let sweep = status.tree.named();
-        let at = |(plan, places): &(String, Vec<Option<u64>>)| {
-            let number = places.iter().position(|place| *place == Some(trial))?;
-            Some(format!("hpcsweep submit {plan} --smoke {number}"))
+        let at = |(plan, places): &(String, HashMap<u64, usize>)| {
+            let place = places.get(&trial)?;
+            Some(format!("hpcsweep submit {plan} --smoke {place}"))
         };
         let mut attempts = tried(record);
         if let Some(last) = attempts.last_mut().filter(|_| standing.state.is_bad()) {
@@ -200,9 +202,9 @@ impl<'a> Facts<'a> {
 
     /// From what its request was learnt, if that of its last submission was.
     fn learnt(&self, trial: u64) -> Option<String> {
-        let (array, _) = self.places.get(&trial)?;
+        let (array, _) = in_arrays(&self.waves, trial)?;
         let mut waves = self.waves.all.iter();
-        let wave = waves.find(|wave| wave.arrays.iter().any(|own| own.array == *array))?;
+        let wave = waves.find(|wave| wave.arrays.iter().any(|own| own.array == array))?;
         let trial = u32::try_from(trial).ok()?;
         let has = |learnt: &&Learnt| {
             IdSet::of_numbers(&learnt.trials).is_ok_and(|trials| trials.contains(trial))
@@ -216,7 +218,7 @@ impl<'a> Facts<'a> {
         if let Some(own) = outside.and_then(|start| start.resources.as_deref()) {
             return Ok(own.clone());
         }
-        let own = self.places.get(&row.id).map(|(array, _)| *array);
+        let own = in_arrays(&self.waves, row.id).map(|(array, _)| array);
         let of_array = self.waves.arrays().find(|(_, array, _)| Some(array.array) == own);
         if let Some((_, array, _)) = of_array {
             return Ok(array.resources.clone());
@@ -229,9 +231,9 @@ impl<'a> Facts<'a> {
 
     /// Why it waits, and until when.
     fn waiting(&self, trial: u64, reason: &str) -> Waiting {
-        let place = self.places.get(&trial);
+        let place = in_arrays(&self.waves, trial);
         let job = place.and_then(|(array, index)| {
-            Some(self.scheduler.element(self.journal.job(*array)?, *index))
+            Some(self.scheduler.element(self.journal.job(array)?, index))
         });
         let wait = self.scheduler.explain(reason);
         let expected_start = job.as_ref().zip(self.whom).and_then(|(job, (site, vars))| {

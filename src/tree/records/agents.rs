@@ -11,16 +11,17 @@ use crate::host::threads;
 use crate::tree::Tree;
 use crate::tree::damage::Damage;
 use crate::tree::ledger::Ledger;
+use crate::tree::table::Which;
 
 /// What becomes of the records of trials that were done at once, if no other file has one of the same trial.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum AtOnce {
+#[derive(Clone, Copy)]
+pub(super) enum AtOnce<'a> {
     /// They are kept as all others.
     Kept,
     /// They are taken, and not kept.
     Taken,
-    /// They are neither read nor kept.
-    Unread,
+    /// They are neither read nor kept, unless they are of these trials.
+    Unread(Which<'a>),
 }
 
 /// The records of agents.
@@ -28,7 +29,7 @@ pub(super) enum AtOnce {
 pub(super) struct Agents<'a> {
     pub(super) tree: &'a Tree,
     pub(super) index: Option<&'a Index>,
-    pub(super) at_once: AtOnce,
+    pub(super) at_once: AtOnce<'a>,
 }
 
 /// Trials that a thread takes at once.
@@ -93,7 +94,12 @@ impl Agents<'_> {
 
     /// Whether the record of a trial that was done at once is not kept.
     fn passes(self, trial: u64, files: &Files) -> bool {
-        self.at_once != AtOnce::Kept && files.has_one(trial)
+        let is_kept = match self.at_once {
+            AtOnce::Kept => true,
+            AtOnce::Taken => false,
+            AtOnce::Unread(whole) => whole(trial),
+        };
+        !is_kept && files.has_one(trial)
     }
 
     /// What is kept of some entries, and the records that are taken.
@@ -109,7 +115,7 @@ impl Agents<'_> {
             part.at_once.extend(place.map(|place| (entry.trial, place)));
             let records = match place {
                 None => &mut part.records,
-                Some(_) if self.at_once == AtOnce::Taken => &mut taken,
+                Some(_) if matches!(self.at_once, AtOnce::Taken) => &mut taken,
                 Some(_) => continue,
             };
             records.push((entry.trial, opened.record(entry)));
@@ -121,7 +127,7 @@ impl Agents<'_> {
     fn fresh(self, records: Vec<(u64, Record)>, files: &Files) -> (Part, Vec<(u64, Record)>) {
         let (own, kept) = records.into_iter().partition(|(trial, _)| self.passes(*trial, files));
         let mut part = Part { records: own, ..Part::default() };
-        let taken = part.split();
+        let taken = part.split(&|_| false);
         part.records.extend::<Vec<_>>(kept);
         (part, taken)
     }

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use super::{Attempt, End, Outcome, Record, Start};
 use crate::tree::damage::Damage;
+use crate::tree::table::Which;
 
 /// The records of trials. Of a trial that was done at once, it may have no more than that: a million of them take a million
 /// bytes. What is to be known of their attempts has then been taken while they were read.
@@ -142,9 +143,11 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Keeps no records of trials that were done at once: it returns them.
-    pub(super) fn split(&mut self) -> Vec<(u64, Record)> {
-        let at_once = |(trial, record): &(u64, Record)| ByTrial::at_once(*trial, record);
+    /// Keeps no records of trials that were done at once, unless they are `whole`: it returns them.
+    pub(super) fn split(&mut self, whole: Which<'_>) -> Vec<(u64, Record)> {
+        let at_once = |(trial, record): &(u64, Record)| {
+            ByTrial::at_once(*trial, record).filter(|_| !whole(*trial))
+        };
         let records = std::mem::take(&mut self.records);
         let (done, whole): (Vec<_>, _) = records.into_iter().partition(|of| at_once(of).is_some());
         self.at_once.extend(done.iter().filter_map(|of| Some((of.0, at_once(of)?))));

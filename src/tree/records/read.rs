@@ -17,6 +17,7 @@ use crate::host::{disk, threads};
 use crate::tree::damage::{Damage, Writer};
 use crate::tree::ledger::Ledger;
 use crate::tree::line::{self, Sequence};
+use crate::tree::table::Which;
 use crate::tree::{Tree, bundle, shard};
 
 /// Bytes of the largest record that is in memory as a whole while it is read.
@@ -98,28 +99,38 @@ fn all_with_index(
     Ok(all.into_whole())
 }
 
-/// As [`indexed`], for a caller that asks of trials that were done at once nothing but that: their records are not kept.
+/// As [`indexed`], for a caller that asks of trials that were done at once nothing but that, unless they are `whole`: their
+/// records are not kept.
 ///
 /// # Errors
 /// As [`all`].
-pub(crate) fn briefly(tree: &Tree, token: &str, damage: &mut Damage) -> Result<ByTrial> {
-    briefly_with(tree, Index::of(tree, token, Check::Changes, None).as_ref(), damage)
+pub(crate) fn briefly(
+    tree: &Tree,
+    token: &str,
+    whole: Which<'_>,
+    damage: &mut Damage,
+) -> Result<ByTrial> {
+    briefly_with(tree, Index::of(tree, token, Check::Changes, None).as_ref(), whole, damage)
 }
 
-fn briefly_with(tree: &Tree, index: Option<&Index>, damage: &mut Damage) -> Result<ByTrial> {
+fn briefly_with(
+    tree: &Tree,
+    index: Option<&Index>,
+    whole: Which<'_>,
+    damage: &mut Damage,
+) -> Result<ByTrial> {
     let (every, mut all) = (shards(tree)?, ByTrial::default());
     // What agents have recorded of a trial may come to what is in its record.
-    let briefly = !tree.dir().join("agents").exists();
+    let are_all = tree.dir().join("agents").exists();
+    let is_whole = |trial| are_all || whole(trial);
     let make = |mut part: Part| {
-        if briefly {
-            part.split();
-        }
+        part.split(&is_whole);
         part
     };
-    for part in of_shards(tree, index, (&every, every.len()), briefly, &make)? {
+    for part in of_shards(tree, index, (&every, every.len()), &is_whole, &make)? {
         part.given_to(&mut all, damage);
     }
-    Agents { tree, index, at_once: AtOnce::Unread }.keep(&mut all, damage)?;
+    Agents { tree, index, at_once: AtOnce::Unread(whole) }.keep(&mut all, damage)?;
     Ok(all)
 }
 
@@ -139,12 +150,12 @@ pub fn of_workers(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Recor
 pub(crate) fn gathered<T: Sync, P: Send>(
     tree: &Tree,
     token: &str,
-    noter: Noter,
+    noter: Option<Noter>,
     taker: &mut T,
     (make, take): (impl Fn(&T, Vec<(u64, Record)>) -> P + Sync, impl Fn(&mut T, P)),
     damage: &mut Damage,
 ) -> Result<ByTrial> {
-    let index = Index::of(tree, token, Check::Changes, Some(noter));
+    let index = Index::of(tree, token, Check::Changes, noter);
     gathered_with(tree, index.as_ref(), taker, (make, take), damage)
 }
 
@@ -157,9 +168,9 @@ fn gathered_with<T: Sync, P: Send>(
 ) -> Result<ByTrial> {
     let mut all = ByTrial::default();
     // What agents have recorded of a trial may come to what is in its record.
-    let keeps_all = tree.dir().join("agents").exists();
+    let are_all = tree.dir().join("agents").exists();
     let split = |taker: &T, mut part: Part| {
-        let at_once = if keeps_all { Vec::new() } else { part.split() };
+        let at_once = part.split(&|_| are_all);
         (part, make(taker, at_once))
     };
     let every = shards(tree)?;
@@ -167,7 +178,7 @@ fn gathered_with<T: Sync, P: Send>(
     for some in every.chunks(threads::cores() * 2) {
         let own = &*taker;
         let make = |part| split(own, part);
-        let parts = of_shards(tree, index, (some, every.len()), false, &make)?;
+        let parts = of_shards(tree, index, (some, every.len()), &|_| true, &make)?;
         for (part, made) in parts {
             part.given_to(&mut all, damage);
             take(taker, made);
@@ -184,7 +195,7 @@ fn with_index(
     damage: &mut Damage,
 ) -> Result<HashMap<u64, Record>> {
     let shards = shards(tree)?;
-    let parts = of_shards(tree, index, (&shards, shards.len()), false, &|part| part)?;
+    let parts = of_shards(tree, index, (&shards, shards.len()), &|_| true, &|part| part)?;
     let mut all = HashMap::with_capacity(parts.iter().map(|part| part.records.len()).sum());
     for part in parts {
         all.extend(part.records);
@@ -208,19 +219,19 @@ fn shards(tree: &Tree) -> Result<Vec<String>> {
     Ok(shards)
 }
 
-/// What `make` makes of some of the `count` folders; `briefly` as in [`Reading`].
+/// What `make` makes of some of the `count` folders; `whole` as in [`Reading`].
 fn of_shards<P: Send>(
     tree: &Tree,
     index: Option<&Index>,
     (shards, count): (&[String], usize),
-    briefly: bool,
+    whole: Which<'_>,
     make: &(impl Fn(Part) -> P + Sync),
 ) -> Result<Vec<P>> {
     let root = tree.dir().join("records");
     let index = index.filter(|index| index.is_for(count));
     let read = |shard: &String| {
         let index = index.map(|index| (index, &**shard));
-        read_shard(tree, &root.join(shard), index, briefly).map(make)
+        read_shard(tree, &root.join(shard), index, whole).map(make)
     };
     threads::in_parallel(|| shards.par_iter().map(read).collect())
 }
@@ -259,7 +270,7 @@ fn read_shard(
     tree: &Tree,
     dir: &Path,
     index: Option<(&Index, &str)>,
-    briefly: bool,
+    whole: Which<'_>,
 ) -> Result<Part> {
     // Before it is listed: a file that is added since gives it another time.
     let changed = index.and_then(|_| disk::stamp(dir).ok().flatten()).map_or(0.0, |(_, time)| time);
@@ -269,7 +280,7 @@ fn read_shard(
     let (part, entries) = (Part::default(), Vec::new());
     let (kept, fresh) = (0, 0);
     let mut reading =
-        Reading { tree, dir, known: &known, is_kept, noter, briefly, part, entries, kept, fresh };
+        Reading { tree, dir, known: &known, is_kept, noter, whole, part, entries, kept, fresh };
     let mut is_odd = false;
     if known.is_whole {
         for entry in known.entries() {
@@ -310,8 +321,8 @@ struct Reading<'a> {
     /// Whether this process may write the index.
     is_kept: bool,
     noter: Option<Noter>,
-    /// Whether the records of trials that were done at once are not wanted.
-    briefly: bool,
+    /// The trials whose records are wanted, although they were done at once.
+    whole: Which<'a>,
     part: Part,
     /// The entries of its trials, the number of those that the index had, and of the others.
     entries: Vec<Cow<'a, [u8]>>,
@@ -322,8 +333,8 @@ struct Reading<'a> {
 impl<'a> Reading<'a> {
     /// Takes a trial that was done at once without its record, if that is not wanted and no file is to be looked at.
     fn passes(&mut self, entry: &index::Entry<'a>) -> bool {
-        let at_once = entry.at_once.filter(|_| self.briefly && !self.looks_at(entry));
-        let at_once = at_once.filter(|_| !entry.may_grow);
+        let is_wanted = entry.may_grow || self.looks_at(entry) || (self.whole)(entry.trial);
+        let at_once = entry.at_once.filter(|_| !is_wanted);
         if let Some(place) = at_once {
             self.keep(entry);
             self.part.at_once.push((entry.trial, place));
@@ -347,7 +358,7 @@ impl<'a> Reading<'a> {
         let names = runs.iter().map(|file| (file.1, || name_of(file)));
         let entry = entry.filter(|entry| entry.is_of(names, self.dir, self.looks_at(entry)));
         if let Some((entry, place)) =
-            entry.as_ref().filter(|_| self.briefly).and_then(|entry| Some((entry, entry.at_once?)))
+            entry.as_ref().filter(|_| !(self.whole)(trial)).and_then(|e| Some((e, e.at_once?)))
         {
             self.keep(entry);
             self.part.at_once.push((trial, place));

@@ -121,11 +121,12 @@ impl Sweep {
         index
     }
 
-    /// How trials stand by their records. `briefly`: where no more is asked of those that were done at once.
+    /// How trials stand by their records, and the record of trial 1. `briefly`: where no more is asked of those that were
+    /// done at once, but for this one.
     fn stands(&self, index: Option<&Index>, briefly: bool) -> String {
         let mut damage = Damage::default();
         let records = match briefly {
-            true => briefly_with(&self.tree, index, &mut damage).unwrap(),
+            true => briefly_with(&self.tree, index, &|trial| trial == 1, &mut damage).unwrap(),
             false => with_index(&self.tree, index, &mut damage).unwrap().into(),
         };
         let stand = |record: &Record| {
@@ -134,7 +135,8 @@ impl Sweep {
             (record.begun(), record.outcome(), record.is_over(0), first, why, record.unread())
         };
         let all: Vec<_> = (0..TRIALS).map(|n| records.get(&trial(n)).map(stand)).collect();
-        format!("{all:?} {:?}", damage.settle(|_| false))
+        let whole = records.get(&1).map(|record| Record { note: None, ..record.clone() });
+        format!("{all:?} {whole:?} {:?}", damage.settle(|_| false))
     }
 
     fn entries(&self) -> usize {
