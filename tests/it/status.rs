@@ -128,7 +128,7 @@ fn what_has_ended_by_the_time_of_half_an_answer_is_not_lost() {
     );
     let status = world.status();
     assert_eq!(by_trial(&status)[..2], ["done: ", "queued: PENDING"], "{status}");
-    assert_eq!(status["witness"], "sacct");
+    assert_eq!(status["witness"], "sacct alone (`squeue` says: no route)");
 }
 
 #[test]
@@ -191,6 +191,22 @@ fn a_later_job_that_ends_before_its_worker_begins_says_why() {
     answer(&world, "sacct", "101_0|FAILED|None|x\n102_0|NODE_FAIL|None|x\n");
     let status = world.status();
     assert_eq!(status["trials"][0]["cause"], "node-failure", "{status}");
+}
+
+/// Of the two commands one answers: it is the other one that has to be mended.
+#[test]
+fn half_an_answer_names_the_command_that_is_silent() {
+    let world = with_accounting("exit 3\n");
+    element(&world, 0);
+    world.program("sacct", "#!/bin/sh\necho 'sacct: error: no answer' >&2\nexit 1\n");
+    let half = "squeue alone (`sacct` says: no answer)";
+    assert_eq!(
+        world.run(&["retry"]).whole(),
+        format!(
+            "error: cannot tell which trials are still queued or running\n  {half}\n\
+             hint: nothing was submitted; run the same command again when the scheduler answers\nexit code 3\n"
+        )
+    );
 }
 
 /// The job of a trial has failed, and another process has run the trial since: its end is no end of that job.
@@ -566,7 +582,8 @@ fn what_half_an_answer_leaves_out_may_be_held() {
     answer(&world, "sacct", "101_[0-3]|PENDING|JobHeldUser|x\n102_[0-3]|PENDING|None|x\n");
     let user = hpcsweep::host::vars::user_name();
     let said = format!(
-        "error: released 1 job, but cannot tell which other jobs of s are held; seen by: sacct; held by {user}\n\
+        "error: released 1 job, but cannot tell which other jobs of s are held; \
+         seen by: sacct alone (`squeue` says: no answer); held by {user}\n\
          hint: try again\nexit code 3\n"
     );
     assert_eq!(world.run(&["release"]).whole(), said);
