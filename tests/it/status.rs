@@ -144,12 +144,17 @@ fn a_job_that_the_scheduler_forgot_is_lost_unless_its_record_says_more() {
 
 /// Slurm with accounting, and a sweep of one trial that it has as job 101.
 fn with_accounting(code: &str) -> World {
+    with_accounting_of(code, "")
+}
+
+/// The same with more lines of its plan.
+fn with_accounting_of(code: &str, rest: &str) -> World {
     let world = slurm();
     let config = world.read("bin/scontrol").replace("storage/none", "storage/slurmdbd");
     world.program("scontrol", &config);
     world.program("sacctmgr", "#!/bin/sh\n");
     world.write("code", code);
-    world.write("plan.toml", &shell(". ./code", "[grid]\na = [1]\n"));
+    world.write("plan.toml", &shell(". ./code", &format!("{rest}[grid]\na = [1]\n")));
     world.run(&["submit", "plan.toml", "--slurm"]).ok();
     answer(&world, "squeue", "");
     world
@@ -191,6 +196,27 @@ fn a_later_job_that_ends_before_its_worker_begins_says_why() {
     answer(&world, "sacct", "101_0|FAILED|None|x\n102_0|NODE_FAIL|None|x\n");
     let status = world.status();
     assert_eq!(status["trials"][0]["cause"], "node-failure", "{status}");
+}
+
+/// A child of a program was killed for its memory, and the program was done all the same. Slurm says OUT_OF_MEMORY. The record is
+/// final: nobody runs the trial again, and nobody claims to.
+#[test]
+fn what_is_recorded_as_done_is_not_repeated_whatever_the_accounting_says() {
+    let rules = "[resources]\nmemory = \"1G\"\n\
+                 [retry]\nauto = true\noom = { memory = \"x2\", up_to = \"8G\" }\n";
+    let world = with_accounting_of("true\n", rules);
+    element(&world, 0);
+    answer(&world, "sacct", "101_0|OUT_OF_MEMORY|None|x\n");
+    let doubtful = "doubtful: recorded as done, but the scheduler says OUT_OF_MEMORY";
+    assert_eq!(by_trial(&world.status()), [doubtful]);
+    let mut feeder = world.command("bash");
+    feeder.arg(world.path("results/s/jobs/0002.sh")).env("SLURM_ARRAY_JOB_ID", "102");
+    feeder.env("SLURM_JOB_ID", "102").env("SLURM_ARRAY_TASK_ID", "0").env("SLURM_PROCID", "0");
+    assert!(feeder.status().unwrap().success(), "{}", world.read("results/s/logs/jobs/0002/0.log"));
+    let events = world.run(&["why"]).ok().to_owned();
+    assert!(events.contains("done: trial 0") && !events.contains("retried"), "{events}");
+    let status = world.run(&["status"]);
+    assert!(!status.out.contains("to run them again"), "{}", status.whole());
 }
 
 /// Of the two commands one answers: it is the other one that has to be mended.
