@@ -1,5 +1,7 @@
 //! `hpcsweep cancel`, `hold` and `release`: what a sweep has queued or running.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 
 use super::select::Select;
@@ -117,6 +119,12 @@ fn act(
     if let Some(owner) = lock::holder(tree).filter(|_| done.ids.is_empty()) {
         return Err(in_the_way(tree, identity, &owner).into());
     }
+    if !done.unsubmitted.is_empty() {
+        context.out.say(&left_alone(tree, identity, &done.unsubmitted, order));
+        if done.ids.is_empty() {
+            return Ok(0);
+        }
+    }
     if done.ids.is_empty() && !done.ended.is_empty() {
         let (trials, have) =
             if done.ended.len() == 1 { ("trial", "has") } else { ("trials", "have") };
@@ -148,6 +156,23 @@ fn act(
         context.out.say(&stays);
     }
     Ok(0)
+}
+
+/// The note about trials that were named and have no job yet: only an order about the whole sweep reaches them.
+fn left_alone(
+    tree: &Tree,
+    identity: &Identity,
+    unsubmitted: &BTreeSet<u64>,
+    order: Order,
+) -> String {
+    let (trials, are) = if unsubmitted.len() == 1 { ("trial", "is") } else { ("trials", "are") };
+    let numbers = IdSet::of_trials(unsubmitted.iter().copied());
+    format!(
+        "{}: {trials} {numbers} {are} not submitted yet and left alone; `hpcsweep {} {}` stops the whole sweep",
+        identity.name,
+        order.word(),
+        tree.named()
+    )
 }
 
 /// Ids that are shown one by one.

@@ -212,7 +212,10 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
                 count(trials, "trial")
             ));
         }
-        text.push_str(&again(status, bad.iter().all(|(_, s)| s.state == State::Interrupted)));
+        // What is recorded as done runs never again.
+        if bad.iter().any(|(_, s)| s.state != State::Doubtful) {
+            text.push_str(&again(status, bad.iter().all(|(_, s)| s.state == State::Interrupted)));
+        }
     }
     if status.standings.iter().any(|s| s.reason.starts_with("JobHoldMaxRequeue")) {
         text.push_str(&format!(

@@ -257,16 +257,16 @@ pub(super) fn to_scheduler(
     };
     if report.left > 0 {
         let left = count(report.left, "trial");
-        let follow = if report.left == 1 { "follows" } else { "follow" };
-        let by = report.feeder.as_ref().map(|job| format!(" (job {job} submits them)"));
+        let (follow, them) = follows(report.left);
+        let by = report.feeder.as_ref().map(|job| format!(" (job {job} submits {them})"));
         let by = by.unwrap_or_default();
         text.push_str(&format!("; {left} {follow} when there is a place in the queue{by}"));
     }
     if report.held > 0 {
         let held = count(report.held, "trial");
-        let follow = if report.held == 1 { "follows" } else { "follow" };
+        let (follow, them) = follows(report.held);
         let by = report.feeder.as_ref().filter(|_| report.left == 0);
-        let by = by.map(|job| format!(" (job {job} submits them)")).unwrap_or_default();
+        let by = by.map(|job| format!(" (job {job} submits {them})")).unwrap_or_default();
         text.push_str(&format!("; {held} {follow} when others have shown what they need{by}"));
     }
     if let (0, Some(job)) = (report.left + report.held, &report.feeder) {
@@ -383,6 +383,11 @@ pub(super) fn run_here(
         return Ok(130);
     }
     collect::after_local(&report.tree, &report.diff, context)
+}
+
+/// The verb and the pronoun of so many trials that follow.
+fn follows(trials: u64) -> (&'static str, &'static str) {
+    if trials == 1 { ("follows", "it") } else { ("follow", "them") }
 }
 
 /// How many trials of a run here ended how, in words.

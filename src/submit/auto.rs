@@ -140,7 +140,10 @@ pub(crate) fn of_sweep(
             Ruling::Left(why) if journal.left(row.id, record) == Some(&*why) => continue,
             Ruling::Left(why) => (false, false, why),
         };
-        judged.entry(key).or_default().push(row.id);
+        // Its record says that it is done, which is final: what comes behind it in its chain runs.
+        if standing.state != State::Doubtful {
+            judged.entry(key).or_default().push(row.id);
+        }
     }
     let wanted: BTreeSet<u64> = requests.keys().copied().collect();
     let on_failure = grow::on_failure(&table::heads(&status.tree)?);

@@ -14,6 +14,7 @@ mod gpus;
 mod growth;
 mod kills;
 mod limits;
+mod lost_node;
 mod pilots;
 mod preempted;
 mod programs;

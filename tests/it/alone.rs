@@ -56,41 +56,34 @@ fn a_worker_waits_for_the_end_of_another_run_of_its_trial() {
     assert_eq!(world.column("attempts"), ["1"]);
 }
 
+/// A run elsewhere is alive while it stamps its record, be it of another job or of the same one, which a scheduler requeues
+/// while it cannot reach the node.
 #[test]
 fn a_run_on_another_host_is_alive_while_it_stamps_its_record() {
-    let world = World::new();
-    world.write("go", "");
-    world.local(&shell(WAITS, ""), &["-q"]).ok();
-    // The record of a worker on another host that was killed a minute ago.
-    forge(&world, |start| start["host"] = json!("elsewhere"));
-    let record = world.path("results/s/records/000/0.1.jsonl");
-    let stamp = |ago: u64| {
-        let time = SystemTime::now() - Duration::from_secs(ago);
-        fs::File::options().append(true).open(&record).unwrap().set_modified(time).unwrap();
-    };
-    stamp(30);
-    let mut waiting = second(&world, "7.srv");
-    rests(&waiting);
-    // After 30 s without a stamp the run may be alive, after a minute it is dead.
-    assert_eq!(world.read("ran").lines().count(), 1);
-    stamp(60);
-    assert!(waiting.wait().unwrap().success());
-    assert_eq!(world.read("ran").lines().count(), 2);
-    assert_eq!(world.status()["counts"], json!({"done": 1}));
-}
-
-#[test]
-fn the_same_job_that_begins_again_waits_for_nobody() {
-    let world = World::new();
-    world.write("go", "");
-    world.local(&shell(WAITS, ""), &["-q"]).ok();
-    // The scheduler has ended it before it began the job anew.
-    forge(&world, |start| {
-        start["host"] = json!("elsewhere");
-        start["job"] = json!("7.srv");
-    });
-    assert!(second(&world, "7.srv").wait().unwrap().success());
-    assert_eq!(world.read("ran").lines().count(), 2);
+    for job in ["6.srv", "7.srv"] {
+        let world = World::new();
+        world.write("go", "");
+        world.local(&shell(WAITS, ""), &["-q"]).ok();
+        // The record of a worker on another host that was killed a minute ago.
+        forge(&world, |start| {
+            start["host"] = json!("elsewhere");
+            start["job"] = json!(job);
+        });
+        let record = world.path("results/s/records/000/0.1.jsonl");
+        let stamp = |ago: u64| {
+            let time = SystemTime::now() - Duration::from_secs(ago);
+            fs::File::options().append(true).open(&record).unwrap().set_modified(time).unwrap();
+        };
+        stamp(30);
+        let mut waiting = second(&world, "7.srv");
+        rests(&waiting);
+        // After 30 s without a stamp the run may be alive, after a minute it is dead.
+        assert_eq!(world.read("ran").lines().count(), 1);
+        stamp(60);
+        assert!(waiting.wait().unwrap().success());
+        assert_eq!(world.read("ran").lines().count(), 2);
+        assert_eq!(world.status()["counts"], json!({"done": 1}));
+    }
 }
 
 #[test]

@@ -204,6 +204,29 @@ fn what_waits_to_submit_the_rest_is_cancelled_and_held_with_the_sweep() {
     assert_eq!(pbs.standings(), ["done"; 4]);
 }
 
+/// An order about trials reaches those that have jobs. The others are named: the feeder submits them.
+#[test]
+fn an_order_about_trials_names_those_that_are_not_submitted_yet() {
+    let pbs = that_takes(3);
+    pbs.submit(&plan(5, ""), &[]).ok();
+    let said = |args: &[&str]| pbs.world.run(args).whole();
+    for order in ["hold", "cancel"] {
+        assert_eq!(
+            said(&[order, "--where", "trial > 1"]),
+            format!(
+                "s: trials 2-4 are not submitted yet and left alone; `hpcsweep {order} results/s` stops the whole sweep\n\
+                 exit code 0\n"
+            )
+        );
+    }
+    assert_eq!(said(&["release", "4"]), "s: nothing of it is held\nexit code 0\n");
+    assert_eq!(
+        said(&["cancel", "1,4"]),
+        "s: trial 4 is not submitted yet and left alone; `hpcsweep cancel results/s` stops the whole sweep\n\
+         s: cancelled 1 trial: 1[0].pbshead\nexit code 0\n"
+    );
+}
+
 #[test]
 fn trials_that_run_again_follow_with_their_requests_when_there_is_a_place() {
     let mut pbs = Pbs::start();

@@ -128,7 +128,7 @@ fn what_has_ended_by_the_time_of_half_an_answer_is_not_lost() {
     );
     let status = world.status();
     assert_eq!(by_trial(&status)[..2], ["done: ", "queued: PENDING"], "{status}");
-    assert_eq!(status["witness"], "sacct");
+    assert_eq!(status["witness"], "sacct alone (`squeue` says: no route)");
 }
 
 #[test]
@@ -144,12 +144,17 @@ fn a_job_that_the_scheduler_forgot_is_lost_unless_its_record_says_more() {
 
 /// Slurm with accounting, and a sweep of one trial that it has as job 101.
 fn with_accounting(code: &str) -> World {
+    with_accounting_of(code, "")
+}
+
+/// The same with more lines of its plan.
+fn with_accounting_of(code: &str, rest: &str) -> World {
     let world = slurm();
     let config = world.read("bin/scontrol").replace("storage/none", "storage/slurmdbd");
     world.program("scontrol", &config);
     world.program("sacctmgr", "#!/bin/sh\n");
     world.write("code", code);
-    world.write("plan.toml", &shell(". ./code", "[grid]\na = [1]\n"));
+    world.write("plan.toml", &shell(". ./code", &format!("{rest}[grid]\na = [1]\n")));
     world.run(&["submit", "plan.toml", "--slurm"]).ok();
     answer(&world, "squeue", "");
     world
@@ -191,6 +196,43 @@ fn a_later_job_that_ends_before_its_worker_begins_says_why() {
     answer(&world, "sacct", "101_0|FAILED|None|x\n102_0|NODE_FAIL|None|x\n");
     let status = world.status();
     assert_eq!(status["trials"][0]["cause"], "node-failure", "{status}");
+}
+
+/// A child of a program was killed for its memory, and the program was done all the same. Slurm says OUT_OF_MEMORY. The record is
+/// final: nobody runs the trial again, and nobody claims to.
+#[test]
+fn what_is_recorded_as_done_is_not_repeated_whatever_the_accounting_says() {
+    let rules = "[resources]\nmemory = \"1G\"\n\
+                 [retry]\nauto = true\noom = { memory = \"x2\", up_to = \"8G\" }\n";
+    let world = with_accounting_of("true\n", rules);
+    element(&world, 0);
+    answer(&world, "sacct", "101_0|OUT_OF_MEMORY|None|x\n");
+    let doubtful = "doubtful: recorded as done, but the scheduler says OUT_OF_MEMORY";
+    assert_eq!(by_trial(&world.status()), [doubtful]);
+    let mut feeder = world.command("bash");
+    feeder.arg(world.path("results/s/jobs/0002.sh")).env("SLURM_ARRAY_JOB_ID", "102");
+    feeder.env("SLURM_JOB_ID", "102").env("SLURM_ARRAY_TASK_ID", "0").env("SLURM_PROCID", "0");
+    assert!(feeder.status().unwrap().success(), "{}", world.read("results/s/logs/jobs/0002/0.log"));
+    let events = world.run(&["why"]).ok().to_owned();
+    assert!(events.contains("done: trial 0") && !events.contains("retried"), "{events}");
+    let status = world.run(&["status"]);
+    assert!(!status.out.contains("to run them again"), "{}", status.whole());
+}
+
+/// Of the two commands one answers: it is the other one that has to be mended.
+#[test]
+fn half_an_answer_names_the_command_that_is_silent() {
+    let world = with_accounting("exit 3\n");
+    element(&world, 0);
+    world.program("sacct", "#!/bin/sh\necho 'sacct: error: no answer' >&2\nexit 1\n");
+    let half = "squeue alone (`sacct` says: no answer)";
+    assert_eq!(
+        world.run(&["retry"]).whole(),
+        format!(
+            "error: cannot tell which trials are still queued or running\n  {half}\n\
+             hint: nothing was submitted; run the same command again when the scheduler answers\nexit code 3\n"
+        )
+    );
 }
 
 /// The job of a trial has failed, and another process has run the trial since: its end is no end of that job.
@@ -566,7 +608,8 @@ fn what_half_an_answer_leaves_out_may_be_held() {
     answer(&world, "sacct", "101_[0-3]|PENDING|JobHeldUser|x\n102_[0-3]|PENDING|None|x\n");
     let user = hpcsweep::host::vars::user_name();
     let said = format!(
-        "error: released 1 job, but cannot tell which other jobs of s are held; seen by: sacct; held by {user}\n\
+        "error: released 1 job, but cannot tell which other jobs of s are held; \
+         seen by: sacct alone (`squeue` says: no answer); held by {user}\n\
          hint: try again\nexit code 3\n"
     );
     assert_eq!(world.run(&["release"]).whole(), said);

@@ -15,6 +15,7 @@ use super::order::{Order, pieces};
 use super::{
     After, Answer, Charged, Facts, JobTime, Limits, Log, Question, Room, Scheduler, Wait, Wanted,
 };
+use crate::fault;
 use crate::host::{Vars, clock, vars};
 use crate::site::caps::Ways;
 use crate::site::{SchedulerKind, Site};
@@ -201,15 +202,13 @@ impl Scheduler for Slurm {
                 Err(error) => silent = Some(error),
             }
         }
-        if let (Some(error), true) = (&silent, asked.is_empty()) {
-            return Answer::none(error);
-        }
-        Answer {
-            elements,
-            // What half an answer does not hold may still be there.
-            is_sure: silent.is_none(),
-            witness: asked.join(" and "),
-        }
+        let witness = match &silent {
+            Some(error) if asked.is_empty() => return Answer::none(error),
+            Some(error) => format!("{} alone ({})", asked.join(" and "), fault::sentence(error)),
+            None => asked.join(" and "),
+        };
+        // What half an answer does not hold may still be there.
+        Answer { elements, is_sure: silent.is_none(), witness }
     }
 
     fn order(&self, order: Order, ids: &[String]) -> Vec<String> {

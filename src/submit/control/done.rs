@@ -21,6 +21,8 @@ pub(crate) struct Done {
     pub(crate) is_told: bool,
     /// Trials that were named and have ended.
     pub(crate) ended: Vec<u64>,
+    /// Trials that were named and have no job yet.
+    pub(crate) unsubmitted: BTreeSet<u64>,
     /// Whether the sweep itself was held or released, so that this holds for later submissions.
     pub(crate) is_sweep: bool,
 }
@@ -32,6 +34,7 @@ impl Done {
         self.over.extend(later.over);
         let new = later.ids.into_iter().filter(|id| !self.ids.contains(id));
         self.ids.extend(new.collect::<Vec<_>>());
+        self.unsubmitted = later.unsubmitted;
         self.is_sweep |= later.is_sweep;
         self.has_feeder |= later.has_feeder;
     }

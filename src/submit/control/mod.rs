@@ -96,6 +96,10 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     let is_wanted = |trial: &u64| named.is_empty() || named.contains(trial);
     let wanted: BTreeSet<u64> = open.union(&sweep.over).copied().filter(is_wanted).collect();
     let elements = sweep.elements(&wanted);
+    let mut unsubmitted = wanted.clone();
+    let with_job: HashSet<u64> =
+        elements.values().flat_map(BTreeMap::values).flatten().copied().collect();
+    unsubmitted.retain(|trial| named.contains(trial) && !with_job.contains(trial));
     let feeders = if trials.is_empty() { sweep.feeders(site, environment)? } else { Vec::new() };
 
     let is_all = trials.is_empty() && !sweep.journal.arrays.is_empty();
@@ -108,7 +112,7 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
         sweep.check_seen(&[])?;
         note(tree, hold)?;
         let ended = trials.iter().copied().filter(|trial| sweep.has_ended(*trial)).collect();
-        return Ok((Done { ended, is_sweep, ..Done::default() }, lock));
+        return Ok((Done { ended, unsubmitted, is_sweep, ..Done::default() }, lock));
     }
     // The feeder waits for the others, and submits more when they end.
     let has_feeder = !feeders.is_empty();
@@ -132,7 +136,7 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     seen?;
     let all = parts.iter().flat_map(Part::trials);
     let (over, trials) = all.partition(|trial| sweep.over.contains(trial));
-    Ok((Done { trials, over, ids, is_sweep, has_feeder, ..Done::default() }, lock))
+    Ok((Done { trials, over, ids, unsubmitted, is_sweep, has_feeder, ..Done::default() }, lock))
 }
 
 /// A sweep before an order about it.

@@ -2,8 +2,8 @@
 //!
 //! Asked before a worker begins. On its own host a run is alive while its process is. On another one it is
 //! alive while it gives signs of life, which are new stamps of its record by the file system's own clock
-//! ([`BEAT`]); the scheduler ends a run before it begins the same job again, so of its own job no sign is
-//! waited for.
+//! ([`BEAT`]). That holds for an earlier run of the same job, too: a scheduler requeues the jobs of a node that it
+//! cannot reach, and they may still run there.
 
 use std::time::{Duration, Instant};
 
@@ -74,9 +74,6 @@ fn living(job: &Job, attempt: &Attempt, own: Option<u32>) -> Option<Duration> {
             && process::started(start.pid.cast_signed()) == start.started
             && start.pid != std::process::id();
         return is_it.then_some(Duration::ZERO);
-    }
-    if start.job.is_some() && start.job == job.job_id {
-        return None;
     }
     let path = job.tree.record(job.row.id, attempt.run);
     let age = age::by_server(&path, job.tree.dir()).ok()?;

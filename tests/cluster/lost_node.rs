@@ -1,0 +1,70 @@
+//! A node whose daemon is gone while its jobs run on, on a cluster of its own: the shared ones need their nodes.
+
+use std::fs;
+
+use crate::preempted::Preempting;
+use crate::world::World;
+
+/// The process of the daemon of a node.
+fn daemon(conf: &str, node: &str) -> String {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        if words.contains(&conf.as_bytes())
+            && words.windows(2).any(|w| w == [&b"-N"[..], node.as_bytes()])
+        {
+            found.push(entry.file_name().into_string().unwrap());
+        }
+    }
+    assert_eq!(found.len(), 1, "{node}: {found:?}");
+    found.remove(0)
+}
+
+/// The state and the node of an element.
+fn place(world: &World, id: &str) -> String {
+    world.call("/usr/bin/squeue", &["-h", "-j", id, "-o", "%t %N"]).trim().to_owned()
+}
+
+#[test]
+fn a_job_that_is_requeued_from_a_lost_node_does_not_run_beside_itself() {
+    let cluster = Preempting::start();
+    let world = cluster.world("lost");
+    let script = "
+        echo $HPCSWEEP_ATTEMPT >>$HERE/ran
+        until [ -e $HERE/go ]; do sleep 0.1; done";
+    world.plan(script, "[defaults]\ntask_id = 1\n[grid]\nstep = [0, 1]");
+    world.submit().ok();
+    world.until_lines("ran", 1);
+    let id = format!("{}_0", world.jobs()[0]);
+    let before = place(&world, &id);
+    let node = before.strip_prefix("R ").unwrap().to_owned();
+    world.call("/bin/kill", &["-KILL", &daemon(world.conf().to_str().unwrap(), &node)]);
+    let down = format!("nodename={node}");
+    world.call("/usr/bin/scontrol", &["update", &down, "state=down", "reason=lost"]);
+    world.until("begun again elsewhere", || {
+        let job = format!("jobid={id}");
+        let _ =
+            world.command("/usr/bin/scontrol").args(["update", &job, "starttime=now+1"]).output();
+        let now = place(&world, &id);
+        (now.starts_with("R ") && now != before).then_some(())
+    });
+    // Its worker finds the program on the lost node at work.
+    let marks = |pid: &str| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let sweep = world.sweep();
+    let is_worker = |pid: &str| {
+        let line = String::from_utf8_lossy(&marks(pid)).into_owned();
+        line.contains("worker\0--sweep") && line.contains(sweep.to_str().unwrap())
+    };
+    world.until("looking", || {
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let workers = all.filter(|e| is_worker(&e.file_name().to_string_lossy())).count();
+        (workers == 2).then_some(())
+    });
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(world.lines("ran"), ["1"], "{}", world.report());
+    world.write("go", "");
+    assert_eq!(world.finished().states(), ["done"; 2], "{}", world.report());
+    assert_eq!(world.lines("ran"), ["1", "1"]);
+    assert_eq!(world.table(&["attempts"]), ["1", "1"]);
+}
