@@ -84,7 +84,7 @@ pub(crate) fn prepare(original: &Tree, identity: &Identity, trial: u64) -> Resul
     let diff = grow::diff(&tree, &source)?;
     let again = Again::these(BTreeSet::from([trial]), &Change::default(), &diff, true)?;
     let workdir = head.workdir.display();
-    let note = snapshot.is_none().then(|| {
+    let note = (snapshot.is_none() && head.run.train.is_none()).then(|| {
         format!("no snapshot was stored: trial {trial} runs the code that `{workdir}` has now")
     });
     Ok(Reproduction { tree, source, again, recorded, note })

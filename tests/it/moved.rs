@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::local::shell;
+use crate::pbs_once::pbs;
 use crate::world::World;
 
 /// A project in `a`, whose program fails; the failure says where it ran.
@@ -43,6 +44,31 @@ fn a_project_that_was_moved_with_its_results_goes_on_where_it_is() {
         let ran = world.run_in("b", &again);
         assert!(!ran.err.contains("from now on"), "{}", ran.whole());
     }
+}
+
+/// A copy knows the jobs of its original, and does nothing about them.
+#[test]
+fn orders_about_a_copy_leave_the_jobs_of_its_original_alone() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    let plan = shell("true", "[grid]\na = [1, 2]\n");
+    pbs.world.write("a/plan.toml", &plan);
+    pbs.world.run_in("a", &["submit", "plan.toml", "--pbs", "-q"]).ok();
+    pbs.world.call("cp", &["-a", "a", "c"]).ok();
+    for order in ["hold", "cancel", "release"] {
+        assert_eq!(
+            pbs.world.run_in("c", &[order, "plan.toml"]).whole(),
+            format!(
+                "error: the jobs of `$WORLD/c/results/s` belong to `$WORLD/a/results/s`, of which it is a copy\n\
+                 hint: hpcsweep {order} $WORLD/a/results/s\nexit code 2\n"
+            )
+        );
+    }
+    assert!(pbs.states().iter().all(|(_, state)| state == "Q"), "{:?}", pbs.states());
+    // A folder that was moved is the sweep itself.
+    fs::rename(pbs.world.path("a"), pbs.world.path("b")).unwrap();
+    pbs.world.run_in("b", &["cancel", "plan.toml"]).ok();
+    pbs.wait_idle();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::fault::Fault;
-use crate::host::{Vars, clock, vars};
+use crate::host::{Vars, clock, disk, vars};
 use crate::idset::IdSet;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::order::{self, Order};
@@ -25,7 +25,7 @@ use crate::tree::damage::{Damage, Damaged};
 use crate::tree::journal::{Entry, Journal, Writer};
 use crate::tree::lock::{self, Lock};
 use crate::tree::{Identity, Tree, table};
-use crate::words::count;
+use crate::words::{self, count};
 
 /// Files that have lost lines about jobs: only its scheduler can find such a job.
 ///
@@ -52,6 +52,7 @@ pub(crate) fn control(
     mut tell: impl FnMut(&str),
 ) -> Result<Done> {
     tree.trust_to_change()?;
+    refuse_copy(tree, identity, order)?;
     if let Some(done) =
         agents::control(tree, identity, trials, order, site, environment, &mut tell)?
     {
@@ -71,6 +72,26 @@ pub(crate) fn control(
         done.add(give(&about, lock.map(Ok))?.0);
     }
     Ok(done)
+}
+
+/// Refuses an order about a folder that was copied while its jobs wait or run: they belong to the original.
+fn refuse_copy(tree: &Tree, identity: &Identity, order: Order) -> Result<()> {
+    let Some(original) = Journal::read(tree)?.dir else { return Ok(()) };
+    let is_copy = !disk::is_same(&original, tree.dir())
+        && Tree::at(&original)
+            .identity()
+            .is_ok_and(|own| own.is_some_and(|own| own.token == identity.token));
+    if !is_copy {
+        return Ok(());
+    }
+    let sentence = format!(
+        "the jobs of `{}` belong to `{}`, of which it is a copy",
+        tree.dir().display(),
+        original.display()
+    );
+    let hint =
+        format!("hpcsweep {} {}", order.word(), words::sh_quote(&original.to_string_lossy()));
+    Err(Fault::request(sentence).hint(hint).into())
 }
 
 /// What an order is about.
