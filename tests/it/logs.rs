@@ -99,6 +99,28 @@ fn ctrl_c_ends_following_a_log() {
     sweep.end(&world);
 }
 
+#[test]
+fn why_nothing_comes_of_a_trial_is_said() {
+    let world = World::new();
+    world.write(
+        "plan.toml",
+        &shell(": >begun; until [ -e go ]; do sleep 0.01; done", "[grid]\na = [1, 2, 3]\n"),
+    );
+    let agent = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    wait_until("trial 0 runs", || world.exists("begun"));
+    world.run(&["cancel", "plan.toml"]).ok();
+    world.write("go", "");
+    agent.end(&world);
+    let mut follow = world.start(&["logs", "-f", "0-2", "plan.toml"]);
+    let mut said = [0; 15];
+    follow.child.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"trial 1 waits: ");
+    follow.signal(Signal::SIGINT);
+    let rest = follow.end(&world);
+    assert!(rest.err.contains("cancelled by "), "{}", rest.whole());
+    assert!(rest.err.contains(", and 1 other\n"), "{}", rest.whole());
+}
+
 /// The agent's log holds the output of all its trials: of each only its own part is printed, while it runs and afterwards.
 #[test]
 fn trials_of_one_agent_are_followed_side_by_side() {

@@ -16,8 +16,10 @@ use crate::cli::select::Named;
 use crate::host::disk;
 use crate::host::signal::Signals;
 use crate::site::Site;
+use crate::standing::{Standing, State};
 use crate::status::{self, Status};
 use crate::tree::{Identity, Tree, records};
+use crate::words::count;
 
 /// Between two looks at the files, unless a look takes long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -48,6 +50,7 @@ pub(super) fn run(
         return Ok(0);
     }
     let several = trials.len() > 1;
+    follow.say_waiting(&status, &trials);
     let (mut asked, mut wait) = (Instant::now(), ASK_EVERY);
     let mut bad = false;
     loop {
@@ -132,6 +135,22 @@ impl Follow<'_> {
     fn status(&self) -> Result<Status> {
         let whom = Some((self.site, &self.context.vars));
         status::read(self.tree.clone(), self.identity.clone(), whom)
+    }
+
+    /// Says why nothing comes of trials that do not run: they may wait for long, or for ever.
+    fn say_waiting(&self, status: &Status, trials: &[Trial]) {
+        let wanted: BTreeSet<u64> = trials.iter().map(|trial| trial.trial).collect();
+        let waits =
+            |standing: &Standing| standing.state != State::Running && !standing.state.is_final();
+        let mut waiting =
+            status.trials().filter(|(row, standing)| wanted.contains(&row.id) && waits(standing));
+        let Some((row, standing)) = waiting.next() else { return };
+        let others = waiting.count() as u64;
+        let more = match others {
+            0 => String::new(),
+            n => format!(", and {}", count(n, "other")),
+        };
+        self.context.out.say(&format!("trial {} waits: {}{more}", row.id, standing.words()));
     }
 
     /// Gives out what a trial has printed since the last look. Whether an attempt of it has ended meanwhile.
