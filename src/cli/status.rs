@@ -232,6 +232,12 @@ fn unsubmitted(status: &Status) -> String {
     if status.unsubmitted == 0 {
         let has_open = status.standings.iter().any(|standing| !standing.state.is_final());
         return match (&status.feeder, status.undecided.len() as u64) {
+            (Some(job), _) if status.repeated > 0 => {
+                let trials = count(status.repeated, "trial");
+                format!(
+                    "{trials} to run again, when there is a place in the queue: job {job} submits more\n"
+                )
+            }
             (Some(job), n) if n > 0 && !has_open => {
                 let trials = count(n, "trial");
                 format!(

@@ -51,12 +51,45 @@ pub(super) fn alive<'a>(
     jobs.filter_map(|(array, job)| Some((of(*array)?, job.as_str()))).collect()
 }
 
-/// The trials of which `[retry]` has still to decide, as far as one of these feeders does.
-pub(super) fn awaited(alive: &[(&Feeder, &str)], undecided: &HashSet<u64>) -> HashSet<u64> {
-    let sets: Vec<Option<IdSet>> = alive.iter().map(|(own, _)| own.only()).collect();
-    let has = |only: &Option<IdSet>, trial| only.as_ref().is_none_or(|ids| ids.has(trial));
-    let is_awaited = |trial: &u64| sets.iter().any(|only| has(only, *trial));
-    undecided.iter().copied().filter(is_awaited).collect()
+/// What the feeders that have not ended do about a sweep.
+#[derive(Default)]
+pub(super) struct Fed {
+    /// The job of the one that submits what is left.
+    pub(super) job: Option<String>,
+    /// The trials without success about which one decides by `[retry]`, or that it submits again.
+    pub(super) awaited: HashSet<u64>,
+    /// How many of these it submits again when there is a place in the queue.
+    pub(super) repeated: u64,
+}
+
+impl Fed {
+    /// That of feeders that have not ended. `left`: trials that were never submitted; `bad`: those without success.
+    pub(super) fn of(
+        alive: &[(&Feeder, &str)],
+        left: usize,
+        undecided: &HashSet<u64>,
+        bad: impl Iterator<Item = u64>,
+    ) -> Self {
+        if alive.is_empty() {
+            return Self::default();
+        }
+        // What is not submitted yet is none of the business of one that submits certain trials alone.
+        let job = alive.iter().find(|(own, _)| left == 0 || own.only.is_none());
+        let sets: Vec<Option<IdSet>> = alive.iter().map(|(own, _)| own.only()).collect();
+        let has = |only: &Option<IdSet>, trial| only.as_ref().is_none_or(|ids| ids.has(trial));
+        let is_decided = |trial: &u64| sets.iter().any(|only| has(only, *trial));
+        let again = alive.iter().flat_map(|(own, _)| &own.again);
+        let again: Vec<IdSet> =
+            again.map(|own| IdSet::of_numbers(&own.trials).unwrap_or_default()).collect();
+        let runs_again = |trial: u64| again.iter().any(|ids| ids.has(trial));
+        let repeated: HashSet<u64> = bad.filter(|trial| runs_again(*trial)).collect();
+        let decided = undecided.iter().copied().filter(is_decided);
+        Self {
+            job: job.map(|(_, job)| (*job).to_owned()),
+            repeated: repeated.len() as u64,
+            awaited: decided.chain(repeated.iter().copied()).collect(),
+        }
+    }
 }
 
 /// The last feeder of a sweep, if it is neither cancelled nor held.

@@ -36,6 +36,7 @@ use crate::tree::terms::{self, Dropped, Terms};
 use crate::tree::waves::{self, Array, Wave};
 use crate::tree::{Identity, Tree, lock};
 use ask::Heard;
+use feeder::Fed;
 use pilots::{Given, Pilots};
 use places::Places;
 
@@ -66,8 +67,10 @@ pub struct Status {
     pub(crate) is_learning: bool,
     /// Trials without success of which `[retry]` has still to decide.
     pub(crate) undecided: HashSet<u64>,
-    /// Those of them about which a feeder decides that is queued or running.
+    /// Trials without success about which a feeder decides that is queued or running, or that it submits again.
     pub(crate) awaited: HashSet<u64>,
+    /// How many of these it submits again when there is a place in the queue.
+    pub(crate) repeated: u64,
     /// The hook for the end of the sweep that no job will call, because the feeder was lost.
     pub(crate) uncalled: Option<&'static str>,
     /// Whether trials are left to agents, and none is at work or will come.
@@ -327,10 +330,8 @@ fn stand(
         Writer::Submission => lock::is_held(&tree),
     });
     let alive = feeder::alive(&feeders, &files.waves, &heard.elements);
-    let awaited = feeder::awaited(&alive, &undecided);
-    // What is not submitted yet is none of the business of one that submits certain trials alone.
-    let feeder = alive.iter().find(|(own, _)| left == 0 || own.only.is_none());
-    let feeder = feeder.map(|(_, job)| (*job).to_owned());
+    let bad = files.rows.iter().zip(&standings).filter(|(_, standing)| standing.state.is_bad());
+    let fed = Fed::of(&alive, left, &undecided, bad.map(|(row, _)| row.id));
     let has_ended = left == 0 && standings.iter().all(|standing| standing.state.is_final());
     let is_over = heard.is_sure && has_ended && !lock::is_held(&tree);
     let uncalled = files.uncalled.filter(|_| is_over && alive.is_empty());
@@ -357,10 +358,11 @@ fn stand(
         jobs,
         pilots,
         unsubmitted: left as u64,
-        feeder,
+        feeder: fed.job,
         is_learning: feeder::is_learning(waves.iter().map(|(wave, _)| wave)),
         undecided,
-        awaited,
+        awaited: fed.awaited,
+        repeated: fed.repeated,
         uncalled,
         lacks_agents,
         dropped,
