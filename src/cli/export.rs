@@ -12,7 +12,7 @@ use crate::collect::sheet::Sheet;
 use crate::fault::Fault;
 use crate::host::archive::{Archive, Compression};
 use crate::host::{access, named};
-use crate::report::Report;
+use crate::report::{Report, Taken};
 use crate::standing;
 use crate::status::Status;
 use crate::tree::Tree;
@@ -58,9 +58,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     access::make_for(identity.access());
     let site = context.site()?;
     let whom = (!args.offline).then_some((&site, &context.vars));
-    let status = crate::status::read(tree.clone(), identity.clone(), whom)?;
+    let mut status = crate::status::read(tree.clone(), identity.clone(), whom)?;
     let until = until(&status);
-    let (beside, code) = beside(&status, until, context)?;
+    let (beside, code) = beside(&mut status, until, context)?;
 
     let files = export::list(&tree, &args.without)?;
     let open = status.standings.iter().filter(|standing| !standing.state.is_final()).count();
@@ -164,11 +164,12 @@ fn until(status: &Status) -> f64 {
 type File = (&'static str, Vec<u8>);
 
 /// The table and the report, and the exit code for what could not be read.
-fn beside(status: &Status, until: f64, context: &Context) -> Result<(Vec<File>, u8)> {
+fn beside(status: &mut Status, until: f64, context: &Context) -> Result<(Vec<File>, u8)> {
     let sheet = Sheet::of_trials(crate::collect::table(std::slice::from_ref(status), &[])?);
     let mut table = Vec::new();
     collect::write_csv(&sheet, false, &mut table)?;
-    let report = Report::of(status, None, until)?;
+    let taken = Taken::of(&status.tree, false)?;
+    let report = Report::of(status, taken, None, until)?;
     let code = collect::tell(&report.source, context);
     let mut page = Vec::new();
     report.write(&mut page)?;

@@ -17,8 +17,8 @@ use crate::fault::{self, Fault, Kind};
 use crate::host::http::Server;
 use crate::host::signal::Signals;
 use crate::host::{clock, named, threads, vars};
-use crate::report::Report;
 use crate::report::live::{self, Live};
+use crate::report::{Report, Taken};
 use crate::select::Wanted;
 use crate::status::told::{Asking, Told};
 use crate::status::{self, Status};
@@ -91,8 +91,8 @@ fn write(mut sight: Sight, args: &Args, context: &Context) -> Result<u8> {
             .hint("name a file: `-o report.html`")
             .into());
     }
-    let mut status = sight.read()?;
-    let report = sight.report(&mut status)?;
+    let (mut status, taken) = sight.read()?;
+    let report = sight.report(&mut status, taken)?;
     let code = collect::tell(&report.source, context);
     named::write(&args.output, |out| report.write(out))?;
     context.out.say(&format!("{} in {}", trials(&report), args.output.display()));
@@ -122,39 +122,46 @@ struct Sight {
 }
 
 impl Sight {
-    /// Reads the sweep and its metric lines.
-    fn read(&mut self) -> Result<Status> {
+    /// Reads the sweep and its metric lines. Of all trials, what the page needs is taken while they are read.
+    fn read(&mut self) -> Result<(Status, Taken)> {
         let (tree, identity) = (self.tree.clone(), self.identity.clone());
-        self.told.look(&self.asking, |whom| status::read(tree, identity, whom))
+        let mut taken = Taken::of(&tree, self.wanted.is_all())?;
+        let status = self.told.look(&self.asking, |whom| match self.wanted.is_all() {
+            true => status::gathered(tree, identity, whom, &mut taken),
+            false => status::read(tree, identity, whom),
+        })?;
+        Ok((status, taken))
     }
 
     /// Its report, of the trials that are meant.
-    fn report(&self, status: &mut Status) -> Result<Report> {
+    fn report(&self, status: &mut Status, taken: Taken) -> Result<Report> {
         self.wanted.narrow(std::slice::from_mut(status))?;
         let wish = self.wish.as_ref().map(|(metric, goal)| (metric.as_str(), *goal));
-        Report::of(status, wish, clock::now())
+        Report::of(status, taken, wish, clock::now())
     }
 
     /// A report, if the sweep has changed since it was seen last.
     fn look(&mut self) -> Result<Option<Report>> {
         let (tree, identity) = (self.tree.clone(), self.identity.clone());
-        let glance = self.told.look(&self.asking, |whom| status::glance(tree, identity, whom))?;
+        let glance = self
+            .told
+            .look(&self.asking, |whom| status::counted(tree, identity, whom, &|_| false))?;
         let seen = Some(live::signature(&glance));
         drop(glance);
         if self.seen == seen {
             return Ok(None);
         }
-        let mut status = self.read()?;
-        let report = self.report(&mut status)?;
+        let (mut status, taken) = self.read()?;
+        let report = self.report(&mut status, taken)?;
         self.seen = seen;
         Ok(Some(report))
     }
 
     /// Makes the report that is there before any browser asks for one.
     fn first(mut self) -> Result<(Self, Report)> {
-        let mut status = self.read()?;
+        let (mut status, taken) = self.read()?;
         self.seen = Some(live::signature(&status));
-        let report = self.report(&mut status)?;
+        let report = self.report(&mut status, taken)?;
         Ok((self, report))
     }
 }

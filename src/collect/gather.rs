@@ -36,22 +36,14 @@ pub(crate) fn gather(
     whom: Option<(&Site, &Vars)>,
     curves: &[Statistic],
 ) -> Result<Gathered> {
-    // Room for so many; it grows where the head of a table is damaged.
-    let rows = table::count(&tree).unwrap_or(0) as usize;
-    let part = Part::default();
-    let mut taken = Taken { rows, curves, part, snapshots: BTreeSet::new(), error: None };
+    let mut taken = Taken::of(&tree, curves);
     let status = status::gathered(tree, identity, whom, &mut taken)?;
-    let Taken { part, mut snapshots, error: None, .. } = taken else {
-        return Err(taken.error.unwrap_or_else(|| Error::msg("no error")));
-    };
-    let whole = |row: &Row| status.records.whole(row.id)?.decisive();
-    let ran = status.rows.iter().filter_map(whole).map(|attempt| attempt.start.snapshot.clone());
-    snapshots.extend(ran);
+    let (part, snapshots) = taken.whole(&status)?;
     Ok(Gathered { status, part, snapshots, curves: curves.to_vec() })
 }
 
 /// What is taken of a sweep while it is read.
-struct Taken<'a> {
+pub(crate) struct Taken<'a> {
     /// How many there are.
     rows: usize,
     curves: &'a [Statistic],
@@ -60,8 +52,42 @@ struct Taken<'a> {
     error: Option<Error>,
 }
 
+impl<'a> Taken<'a> {
+    /// Of a sweep that is still to be read.
+    pub(crate) fn of(tree: &Tree, curves: &'a [Statistic]) -> Self {
+        // Room for so many; it grows where the head of a table is damaged.
+        let rows = table::count(tree).unwrap_or(0) as usize;
+        Self { rows, curves, part: Part::default(), snapshots: BTreeSet::new(), error: None }
+    }
+
+    /// The cells, and the snapshots from which trials have run, those of the records included that the status has.
+    fn whole(self, status: &Status) -> Result<(Part, BTreeSet<Option<String>>)> {
+        let Self { part, mut snapshots, error, .. } = self;
+        let whole = |row: &Row| status.records.whole(row.id)?.decisive();
+        let ran = status.rows.iter().filter_map(whole);
+        snapshots.extend(ran.map(|attempt| attempt.start.snapshot.clone()));
+        error.map_or(Ok((part, snapshots)), Err)
+    }
+
+    /// The table of the sweep, which was read since.
+    ///
+    /// # Errors
+    /// When a record cannot be read.
+    pub(crate) fn table(self, status: &Status) -> Result<Table> {
+        let curves = self.curves;
+        let (part, snapshots) = self.whole(status)?;
+        let mut joined = Joined::of(false, status.rows.len());
+        joined.further.snapshot = snapshots.len() > 1;
+        joined.further.function = status.has_several_functions();
+        joined.begin(status);
+        let part = part.filled(status, curves)?;
+        joined.place(status, part);
+        joined.table(curves)
+    }
+}
+
 /// The cells of some records, with their rows.
-struct Piece {
+pub(crate) struct Piece {
     part: Part,
     places: Vec<u32>,
     snapshots: BTreeSet<Option<String>>,
@@ -190,10 +216,9 @@ pub(crate) fn joined(sweeps: Vec<Gathered>) -> Result<Table> {
     joined.table(&curves)
 }
 
-impl Joined {
-    fn add_gathered(&mut self, sweep: Gathered) -> Result<()> {
-        let Gathered { mut status, mut part, snapshots: _, curves } = sweep;
-        self.begin(&status);
+impl Part {
+    /// With how the trials stand, and what the records say that the status has.
+    fn filled(mut self, status: &Status, curves: &[Statistic]) -> Result<Self> {
         let rows = status.rows.len();
         let several = status.has_several_functions();
         let piece = |(from, of_rows): (usize, &[Row])| -> Result<(usize, Part)> {
@@ -211,7 +236,7 @@ impl Joined {
                 set(16, function.map_or(Cell::Null, Cell::Text));
                 match status.records.whole(row.id) {
                     Some(record) => {
-                        piece.add_record(&status.tree, at as u32, record, &curves, most)?;
+                        piece.add_record(&status.tree, at as u32, record, curves, most)?;
                     }
                     None if !status.records.contains_key(&row.id) => {
                         let [_, attempts, ..] = recorded(None);
@@ -230,11 +255,26 @@ impl Joined {
             });
             for (from, piece) in pieces? {
                 let places: Vec<u32> = (from as u32..rows as u32).take(super::PIECE).collect();
-                part.join(piece, &places, rows);
+                self.join(piece, &places, rows);
             }
         }
+        Ok(self)
+    }
+}
+
+impl Joined {
+    fn add_gathered(&mut self, sweep: Gathered) -> Result<()> {
+        let Gathered { mut status, part, snapshots: _, curves } = sweep;
+        self.begin(&status);
+        let part = part.filled(&status, &curves)?;
         // All that they say is in the cells.
         (status.standings, status.records) = Default::default();
+        self.place(&status, part);
+        Ok(())
+    }
+
+    /// Adds the rows of a sweep with these cells.
+    fn place(&mut self, status: &Status, part: Part) {
         let (first, source) = self.next();
         let trials = status.rows.iter().zip(first..);
         self.rows.extend(trials.map(|(row, at)| Trial { trial: row.id, source, at }));
@@ -244,7 +284,6 @@ impl Joined {
         } else {
             self.whole = part;
         }
-        self.name(&status, &places);
-        Ok(())
+        self.name(status, &places);
     }
 }

@@ -23,13 +23,21 @@ pub(super) struct Setting {
 /// The settings of a sweep.
 #[derive(Debug, Default)]
 pub(super) struct Best {
-    /// Those with a number, the best first.
-    pub(super) settings: Vec<Setting>,
+    /// How many have a number.
+    pub(super) settings: usize,
+    /// Those of them that are drawn: the [`BEST`] first, and then some of the others.
+    pub(super) drawn: Vec<Setting>,
     /// How many others cannot be told from the best.
     pub(super) ties: usize,
     /// What has no place among them, in words; empty for nothing.
     pub(super) left_out: String,
 }
+
+/// Settings that have a colour of their own: the best.
+pub(super) const BEST: usize = 5;
+
+/// Other settings that are drawn behind them.
+const OTHERS: usize = 35;
 
 fn goal(metric: &Metric) -> Goal {
     if metric.max { Goal::Max } else { Goal::Min }
@@ -40,16 +48,20 @@ pub(super) fn best(table: &Table, metric: Option<&Metric>, settings: &Settings) 
     let Some(metric) = metric else { return Best::default() };
     let ranking = analysis::rank(table, settings, metric.column, goal(metric), Statistic::Mean);
     let columns = swept(table, &averaged(settings));
-    let of = |ranked: &analysis::Ranked| {
+    let setting = |ranked: &&analysis::Ranked| {
         let rows = ranked.observed.rows.clone();
         let (_, interval) = Statistic::Mean.of(&ranked.observed.values);
         let label = label(table, &table.rows[*rows.first()?], &columns);
-        ranked.value.is_finite().then_some(Setting { label, rows, mean: ranked.value, interval })
+        Some(Setting { label, rows, mean: ranked.value, interval })
     };
-    let shown: Vec<Setting> = ranking.ranked.iter().filter_map(of).collect();
+    let finite = ranking.ranked.iter().filter(|one| one.value.is_finite());
+    let finite: Vec<&analysis::Ranked> =
+        finite.filter(|one| !one.observed.rows.is_empty()).collect();
+    let (best, others) = finite.split_at(finite.len().min(BEST));
     let infinite = ranking.ranked.iter().filter(|one| one.value.is_infinite()).count();
     Best {
-        settings: shown,
+        settings: finite.len(),
+        drawn: best.iter().chain(&spread(others, OTHERS)).filter_map(setting).collect(),
         ties: ranking.ties().count(),
         left_out: left_out(ranking.left, infinite, &metric.name),
     }
@@ -135,14 +147,11 @@ const PAIRS: usize = 5;
 /// The effects of the parameters; none if too little is known to tell.
 pub(super) fn effects(table: &Table, metric: Option<&Metric>, settings: &Settings) -> Effects {
     let Some(metric) = metric else { return Effects::default() };
-    let mut list = settings.list.clone();
-    let rows: usize = list.iter().map(|setting| setting.rows.len()).sum();
-    if rows > MOST {
-        list = spread(&(0..list.len()).collect::<Vec<_>>(), (list.len() * MOST / rows).max(1))
-            .into_iter()
-            .map(|place| settings.list[place].clone())
-            .collect();
-    }
+    let all = &settings.list;
+    let rows: usize = all.iter().map(|setting| setting.rows.len()).sum();
+    let most = if rows > MOST { (all.len() * MOST / rows).max(1) } else { all.len() };
+    let places = spread(&(0..all.len()).collect::<Vec<_>>(), most);
+    let list = places.into_iter().map(|place| all[place].clone()).collect();
     let few = settings.with(list);
     let Ok(found) = analysis::effects(table, &few, metric.column, goal(metric)) else {
         return Effects::default();

@@ -1,20 +1,16 @@
 //! Learning curves: of each setting the mean of its repetitions, between their least and greatest values.
 
+use std::collections::HashSet;
+
 use anyhow::Result;
 use serde::Serialize;
 
-use super::best::Setting;
+use super::best::{BEST, Best, Setting};
 use super::rounded;
 use super::trials::{Metric, spread};
 use crate::collect::{Table, points};
 use crate::status::Status;
 use crate::words::thousands;
-
-/// Settings that have a colour of their own: the best.
-const BEST: usize = 5;
-
-/// Other settings that are drawn behind them.
-const OTHERS: usize = 35;
 
 /// Repetitions of a setting that are read.
 const REPETITIONS: usize = 20;
@@ -47,25 +43,22 @@ struct Curve {
 /// # Errors
 /// When a record cannot be read.
 pub(super) fn of(
-    status: &Status,
+    status: &mut Status,
     table: &Table,
     metric: Option<&Metric>,
-    settings: &[Setting],
+    best: &Best,
 ) -> Result<Option<Curves>> {
-    let Some(metric) = metric else { return Ok(None) };
+    let (Some(metric), Some(first)) = (metric, best.drawn.first()) else { return Ok(None) };
     let name = points::name(table, &metric.name);
-    let best = &settings[..settings.len().min(BEST)];
-    let others = spread(&(best.len()..settings.len()).collect::<Vec<_>>(), OTHERS);
-    let drawn: Vec<&Setting> =
-        best.iter().chain(others.iter().map(|&place| &settings[place])).collect();
-    let along = match drawn.first() {
-        Some(first) => points::along(status, table.rows[first.rows[0]].trial)?,
-        None => return Ok(None),
-    };
+    let rows = |setting: &Setting| setting.rows.len().min(REPETITIONS);
+    let read = best.drawn.iter().flat_map(|setting| &setting.rows[..rows(setting)]);
+    let trials: HashSet<u64> = read.map(|row| table.rows[*row].trial).collect();
+    status.complete(&trials)?;
+    let along = points::along(status, table.rows[first.rows[0]].trial)?;
     let mut curves = Vec::new();
-    for setting in &drawn {
+    for setting in &best.drawn {
         let mut all: Vec<(f64, f64)> = Vec::new();
-        let trials = setting.rows.len().min(REPETITIONS);
+        let trials = rows(setting);
         for &row in &setting.rows[..trials] {
             all.extend(points::of(status, table.rows[row].trial, along, name)?);
         }
@@ -77,15 +70,15 @@ pub(super) fn of(
     if curves.is_empty() {
         return Ok(None);
     }
-    let note = (drawn.len() < settings.len()).then(|| {
+    let firsts = best.drawn.len().min(BEST);
+    let note = (best.drawn.len() < best.settings).then(|| {
         format!(
-            "{} of {} settings: the {} best, and of the others one in so many.",
-            drawn.len(),
-            thousands(settings.len() as u64),
-            best.len()
+            "{} of {} settings: the {firsts} best, and of the others one in so many.",
+            best.drawn.len(),
+            thousands(best.settings as u64),
         )
     });
-    let best = curves.len().min(best.len());
+    let best = curves.len().min(firsts);
     Ok(Some(Curves { metric: name.to_owned(), x: along, note, best, settings: curves }))
 }
 

@@ -10,6 +10,7 @@ use anyhow::Result;
 use super::{Report, page};
 use crate::host::http::Page;
 use crate::status::Status;
+use crate::tree::records::Outcome;
 
 /// Looking takes at most one in so many parts of the time, as in `watch`.
 const SHARE: u32 = 10;
@@ -165,7 +166,10 @@ pub(crate) fn signature(status: &Status) -> u64 {
         (row.id, standing.state.word(), &standing.reason).hash(&mut hasher);
         let Some(record) = status.records.get(&row.id) else { continue };
         record.skipped.hash(&mut hasher);
-        for attempt in &record.attempts {
+        record.attempts.len().hash(&mut hasher);
+        // Of one that was done at once, no more may be known, and its record never changes.
+        let is_done = record.outcome() == Some(Outcome::Done);
+        for attempt in record.attempts.iter().filter(|_| !is_done) {
             let end = attempt.end.as_ref().map(|end| end.time.to_bits());
             (attempt.start.time.to_bits(), end, attempt.metrics.len()).hash(&mut hasher);
         }

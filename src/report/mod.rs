@@ -9,6 +9,7 @@ pub(crate) mod live;
 mod origin;
 mod page;
 mod summary;
+mod taken;
 mod timeline;
 mod trials;
 
@@ -19,10 +20,12 @@ use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
 use crate::analysis::Settings;
-use crate::collect::{self, Goal, Source};
+use crate::collect::{Goal, Source};
 use crate::status::Status;
-use crate::usage::{self, Taken};
+use crate::usage;
 use crate::words;
+
+pub(crate) use taken::Taken;
 
 /// A report that is ready to be written.
 pub(crate) struct Report {
@@ -57,31 +60,39 @@ const MARGIN: f64 = 1.2;
 const MOST_DATA: usize = 4_000_000;
 
 impl Report {
-    /// Reads a sweep, and makes its page. Without a metric, one is chosen by its name; `now` is the time of the report in
-    /// unix seconds.
+    /// Makes the page of a sweep, of what was `taken` while it was read and of the records that the status has. Without a metric, one
+    /// is chosen by its name; `now` is the time of the report in unix seconds.
     ///
     /// # Errors
     /// When a record cannot be read, or no trial has recorded the metric that is named.
-    pub(crate) fn of(status: &Status, wish: Option<(&str, Goal)>, now: f64) -> Result<Self> {
-        let table = collect::table(std::slice::from_ref(status), &[])?;
+    pub(crate) fn of(
+        status: &mut Status,
+        mut taken: Taken,
+        wish: Option<(&str, Goal)>,
+        now: f64,
+    ) -> Result<Self> {
+        let table = taken.table(status)?;
         let metric = trials::metric(&table, wish)?;
+        let Taken { usage, spans, told, .. } = taken;
+        let ended = usage.ended(status);
+        let cost = cost::of(&usage::report(&ended, MARGIN), &ended);
+        let (timeline, times) = timeline::of(status, spans, now);
+        let origin = origin::of(status, told, now);
         let settings = Settings::of(&table, &[], &[], None)?;
         let over = best::averaged(&settings);
-        let ranked = metric.as_ref().map_or(Vec::new(), |metric| metric.ranked.clone());
         let best = best::best(&table, metric.as_ref(), &settings);
-        let ended = Taken::of(&status.tree)?.ended(status);
-        let usage = usage::report(&ended, MARGIN);
-        let cost = cost::of(&usage, &ended);
-        let (timeline, times) = timeline::of(status, now);
+        let effects = best::effects(&table, metric.as_ref(), &settings);
+        drop(settings);
+        let ranked = metric.as_ref().map_or(Vec::new(), |metric| metric.ranked.clone());
         let mut data = Data {
-            effects: best::effects(&table, metric.as_ref(), &settings),
-            curves: curves::of(status, &table, metric.as_ref(), &best.settings)?,
+            effects,
             failures: failures::of(status),
+            curves: curves::of(status, &table, metric.as_ref(), &best)?,
             trials: trials::Trials::default(),
             metric,
             timeline,
             cost,
-            origin: origin::of(status, now),
+            origin,
         };
         let summary = summary::of(&summary::Known {
             status,

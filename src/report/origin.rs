@@ -1,11 +1,12 @@
 //! Where the results come from: plan, code, versions, jobs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
 use crate::host::clock;
 use crate::status::Status;
+use crate::tree::records::Record;
 use crate::words::thousands;
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -22,27 +23,60 @@ const MOST: usize = 8;
 /// Characters of a plan in a page.
 const PLAN: usize = 60_000;
 
-/// What is known of the origin of a sweep's results.
-pub(super) fn of(status: &Status, now: f64) -> Origin {
+/// What records say of the origin of their results.
+#[derive(Default)]
+pub(super) struct Told {
+    versions: BTreeSet<String>,
+    hosts: BTreeSet<String>,
+    /// Trials by the snapshots from which they ran.
+    snapshots: HashMap<String, Vec<u64>>,
+}
+
+impl Told {
+    /// Adds where and by which program the attempts of a record ran.
+    pub(super) fn add(&mut self, record: &Record) {
+        for start in record.attempts.iter().map(|attempt| &attempt.start) {
+            for (all, own) in [(&mut self.versions, &start.version), (&mut self.hosts, &start.host)]
+            {
+                if !own.is_empty() && !all.contains(own) {
+                    all.insert(own.clone());
+                }
+            }
+        }
+    }
+
+    /// Adds the code of a trial.
+    pub(super) fn add_code(&mut self, trial: u64, record: &Record) {
+        let ran = record.decisive().and_then(|attempt| attempt.start.snapshot.as_ref());
+        let Some(name) = ran else { return };
+        match self.snapshots.get_mut(name) {
+            Some(trials) => trials.push(trial),
+            None => drop(self.snapshots.insert(name.clone(), vec![trial])),
+        }
+    }
+
+    pub(super) fn join(&mut self, other: Self) {
+        self.versions.extend(other.versions);
+        self.hosts.extend(other.hosts);
+        for (name, trials) in other.snapshots {
+            self.snapshots.entry(name).or_default().extend(trials);
+        }
+    }
+}
+
+/// What is known of the origin of a sweep's results: from what was taken while it was read, and the records that the status
+/// has.
+pub(super) fn of(status: &Status, mut taken: Told, now: f64) -> Origin {
     let own = &status.identity;
-    let attempts = || status.records.values().flat_map(|record| &record.attempts);
-    let each = |of: &dyn Fn(&crate::tree::records::Attempt) -> Option<String>| {
-        let all: BTreeSet<String> =
-            attempts().filter_map(of).filter(|text| !text.is_empty()).collect();
-        listed(all)
-    };
-    let snapshots: BTreeSet<(u64, &str)> = status
-        .rows
-        .iter()
-        .filter_map(|row| {
-            let attempt = status.records.get(&row.id)?.decisive()?;
-            Some((row.id, attempt.start.snapshot.as_deref()?))
-        })
-        .collect();
-    let code: BTreeSet<String> = snapshots
-        .into_iter()
-        .map(|(trial, name)| status.code.code_of(trial, name).words())
-        .collect();
+    status.records.values().for_each(|record| taken.add(record));
+    for row in &status.rows {
+        status.records.whole(row.id).iter().for_each(|record| taken.add_code(row.id, record));
+    }
+    let Told { versions, hosts, snapshots } = taken;
+    let codes = snapshots.iter().flat_map(|(name, trials)| {
+        trials.iter().map(|trial| status.code.code_of(*trial, name).words())
+    });
+    let code: BTreeSet<String> = codes.collect();
     let submissions = |of: &dyn Fn(&crate::tree::code::Submission) -> Option<String>| {
         listed(status.code.all().filter_map(of).collect())
     };
@@ -63,11 +97,11 @@ pub(super) fn of(status: &Status, now: f64) -> Origin {
             Some(format!("{} by hpcsweep {}", clock::local(now), env!("CARGO_PKG_VERSION"))),
         ),
         ("Submitted by", Some(format!("hpcsweep {}", own.version))),
-        ("Workers", each(&|attempt| Some(attempt.start.version.clone()))),
+        ("Workers", listed(versions)),
         ("Code", listed(code)),
         ("Interpreter", submissions(&|own| own.interpreter.clone())),
         ("Modules", submissions(&modules)),
-        ("Hosts", each(&|attempt| Some(attempt.start.host.clone()))),
+        ("Hosts", listed(hosts)),
         ("Jobs", jobs),
         ("States seen by", Some(status.witness.clone())),
         ("Damaged files", (!status.damage.is_empty()).then(|| damaged(status))),

@@ -143,7 +143,7 @@ fn listed(counts: &std::collections::BTreeMap<State, u64>) -> String {
 }
 
 fn best(known: &Known<'_>) -> String {
-    let (Some(metric), Some(first)) = (&known.data.metric, known.best.settings.first()) else {
+    let (Some(metric), Some(first)) = (&known.data.metric, known.best.drawn.first()) else {
         let done = known.status.counts().get(&State::Done).copied().unwrap_or(0);
         return match (done, known.best.left_out.trim_start()) {
             (0, _) => "Nothing can be compared before a trial has finished.".to_owned(),
@@ -177,7 +177,7 @@ fn best(known: &Known<'_>) -> String {
             n => words.push_str(&format!(
                 " A test at 5 % cannot tell {} of the other {} from it.",
                 thousands(n as u64),
-                count(known.best.settings.len() as u64 - 1, "setting")
+                count(known.best.settings as u64 - 1, "setting")
             )),
         }
         let row = metric.ranked.first().map(|&row| &known.table.rows[row]);
@@ -298,7 +298,7 @@ fn tiles(known: &Known<'_>) -> Vec<[String; 3]> {
         format!("{} / {}", thousands(done), thousands(total)),
         rest,
     ]];
-    if let (Some(metric), Some(first)) = (&known.data.metric, known.best.settings.first()) {
+    if let (Some(metric), Some(first)) = (&known.data.metric, known.best.drawn.first()) {
         let of = match first.interval {
             Some([low, high]) => {
                 format!("± {}, mean of {}", digits((high - low) / 2.0, 2), first.rows.len())

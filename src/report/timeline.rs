@@ -1,13 +1,13 @@
 //! When and where attempts ran: a lane for each slot, or for each place of a host, with the gaps between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
 use super::rounded;
 use crate::standing::State;
 use crate::status::Status;
-use crate::tree::records::{Attempt, Outcome};
+use crate::tree::records::{Attempt, Outcome, Record};
 use crate::words::{count, duration, thousands};
 
 /// The most lanes, and the most bars of a page.
@@ -45,30 +45,80 @@ pub(super) struct Times {
 const STATES: [&str; 5] = ["done", "failed", "timeout", "interrupted", "running"];
 
 /// An attempt on the clock.
-struct Span<'a> {
-    /// Host, then agent and slot of an agent's attempt.
-    place: (&'a str, Slot<'a>),
+struct Span {
+    /// Its place in [`Spans::places`].
+    place: u32,
+    state: u8,
     begin: f64,
     end: f64,
-    state: usize,
     trial: u64,
 }
 
-/// The timeline of a sweep, if any attempt has begun.
-pub(super) fn of(status: &Status, now: f64) -> (Option<Timeline>, Option<Times>) {
-    let mut spans: Vec<Span<'_>> = Vec::new();
-    let (mut repeated, mut unknown) = (0, 0);
-    for (row, standing) in status.trials() {
-        let Some(record) = status.records.get(&row.id) else { continue };
-        repeated += record.begun().saturating_sub(1);
+/// Where attempts run: a host, then agent and slot of an agent's attempts.
+type Place = (String, Option<(String, u32)>);
+
+/// Attempts on the clock.
+#[derive(Default)]
+pub(super) struct Spans {
+    all: Vec<Span>,
+    places: Vec<Place>,
+    /// The places of hosts.
+    of_hosts: HashMap<String, Vec<u32>>,
+    /// Attempts that were repeated, and attempts without an end.
+    repeated: usize,
+    unknown: u64,
+}
+
+impl Spans {
+    fn place(&mut self, host: &str, slot: Slot<'_>) -> u32 {
+        let known = self.of_hosts.get(host).map_or(&[][..], Vec::as_slice);
+        let is_it = |at: &&u32| slot_of(&self.places[**at as usize]) == slot;
+        if let Some(at) = known.iter().find(is_it) {
+            return *at;
+        }
+        let at = self.places.len() as u32;
+        self.places.push((host.to_owned(), slot.map(|(agent, slot)| (agent.to_owned(), slot))));
+        self.of_hosts.entry(host.to_owned()).or_default().push(at);
+        at
+    }
+
+    /// Adds the attempts of a trial. `now` is given where it runs.
+    pub(super) fn add(&mut self, record: &Record, now: Option<f64>) {
+        self.repeated += record.begun().saturating_sub(1);
         for attempt in &record.attempts {
-            let runs = standing.state == State::Running;
-            match span(attempt, runs.then_some(now)) {
-                Some(span) => spans.push(span),
-                None => unknown += 1,
+            let slot = attempt.bundle.as_ref().map(|place| (place.agent.as_str(), place.slot));
+            match span(attempt, now) {
+                Some(span) => {
+                    let place = self.place(&attempt.start.host, slot);
+                    self.all.push(Span { place, ..span });
+                }
+                None => self.unknown += 1,
             }
         }
     }
+
+    pub(super) fn join(&mut self, other: Self) {
+        let places = other.places.iter().map(|place| self.place(&place.0, slot_of(place)));
+        let places: Vec<u32> = places.collect();
+        let own = other.all.into_iter();
+        self.all.extend(own.map(|span| Span { place: places[span.place as usize], ..span }));
+        self.repeated += other.repeated;
+        self.unknown += other.unknown;
+    }
+}
+
+fn slot_of(place: &Place) -> Slot<'_> {
+    place.1.as_ref().map(|(agent, slot)| (agent.as_str(), *slot))
+}
+
+/// The timeline of a sweep, if any attempt has begun: of the spans that were taken while it was read, and of the records that
+/// the status has.
+pub(super) fn of(status: &Status, mut taken: Spans, now: f64) -> (Option<Timeline>, Option<Times>) {
+    for (row, standing) in status.trials() {
+        let Some(record) = status.records.whole(row.id) else { continue };
+        taken.add(record, (standing.state == State::Running).then_some(now));
+    }
+    let Spans { all: mut spans, places, repeated, unknown, .. } = taken;
     let from = spans.iter().map(|span| span.begin).fold(f64::INFINITY, f64::min);
     let to = spans.iter().map(|span| span.end).fold(f64::NEG_INFINITY, f64::max);
     if spans.is_empty() || to < from {
@@ -77,7 +127,7 @@ pub(super) fn of(status: &Status, now: f64) -> (Option<Timeline>, Option<Times>)
     spans.sort_by(|a, b| a.begin.total_cmp(&b.begin).then(a.trial.cmp(&b.trial)));
     let span = (to - from).max(1e-3);
     let running = running(&spans, from, span);
-    let mut lanes = lanes(&spans);
+    let mut lanes = lanes(&spans, &places);
     let hosts = lanes.iter().map(|lane| lane.host).collect::<std::collections::BTreeSet<_>>().len();
     let busy: f64 = spans.iter().map(|span| span.end - span.begin).sum();
     let mut notes = vec![format!(
@@ -112,14 +162,14 @@ pub(super) fn of(status: &Status, now: f64) -> (Option<Timeline>, Option<Times>)
         for span in &lane.spans {
             let (begin, end) = (span.begin - from, span.end - from);
             if let Some((_, start, last, state, _, n)) = bars[first..].last_mut()
-                && *state == span.state
+                && *state == usize::from(span.state)
                 && end - *start < least
             {
                 *last = end;
                 *n += 1;
                 continue;
             }
-            bars.push((place, begin, end, span.state, span.trial, 1));
+            bars.push((place, begin, end, span.state.into(), span.trial, 1));
         }
     }
     let short = |seconds: f64| (seconds * 100.0).round() / 100.0;
@@ -129,8 +179,8 @@ pub(super) fn of(status: &Status, now: f64) -> (Option<Timeline>, Option<Times>)
     (Some(timeline), Some(Times { span, hosts, repeated }))
 }
 
-/// `now` is given where the trial runs.
-fn span(attempt: &Attempt, now: Option<f64>) -> Option<Span<'_>> {
+/// `now` is given where the trial runs. The place is still to be found.
+fn span(attempt: &Attempt, now: Option<f64>) -> Option<Span> {
     let begin = attempt.start.time;
     let ended = attempt.end.as_ref().map(|end| end.time.max(begin));
     let (end, state) = match (attempt.outcome(), ended) {
@@ -141,10 +191,8 @@ fn span(attempt: &Attempt, now: Option<f64>) -> Option<Span<'_>> {
         (Some(_), None) => (begin + attempt.duration_s()?, 3),
         (None, _) => (now?.max(begin), 4),
     };
-    let slot = attempt.bundle.as_ref().map(|place| (place.agent.as_str(), place.slot));
     let is_time = begin.is_finite() && end.is_finite() && begin > 0.0;
-    let place = (attempt.start.host.as_str(), slot);
-    is_time.then_some(Span { place, begin, end, state, trial: attempt.start.trial })
+    is_time.then_some(Span { place: 0, begin, end, state, trial: attempt.start.trial })
 }
 
 /// An agent and its slot.
@@ -155,7 +203,7 @@ struct Lane<'a> {
     slot: Slot<'a>,
     number: usize,
     alone: bool,
-    spans: Vec<&'a Span<'a>>,
+    spans: Vec<&'a Span>,
     free: f64,
 }
 
@@ -167,10 +215,11 @@ impl Lane<'_> {
 
 /// The lanes by host. Attempts of an agent are in the lane of their slot, others in the first lane of their host that
 /// is free.
-fn lanes<'a>(spans: &'a [Span<'a>]) -> Vec<Lane<'a>> {
+fn lanes<'a>(spans: &'a [Span], places: &'a [Place]) -> Vec<Lane<'a>> {
     let mut hosts: BTreeMap<&str, Vec<Lane<'a>>> = BTreeMap::new();
     for span in spans {
-        let (host, slot) = span.place;
+        let place = &places[span.place as usize];
+        let (host, slot) = (place.0.as_str(), slot_of(place));
         let own = hosts.entry(host).or_default();
         let fits = |lane: &Lane<'a>| match slot {
             Some(_) => lane.slot == slot,
@@ -196,7 +245,7 @@ fn lanes<'a>(spans: &'a [Span<'a>]) -> Vec<Lane<'a>> {
 }
 
 /// How many attempts ran on average in each step.
-fn running(spans: &[Span<'_>], from: f64, span: f64) -> Vec<Option<f64>> {
+fn running(spans: &[Span], from: f64, span: f64) -> Vec<Option<f64>> {
     let step = span / STEPS as f64;
     // What begins and ends in whole steps is a difference, so that long attempts cost no more than short ones.
     let (mut whole, mut part) = (vec![0.0; STEPS + 1], vec![0.0; STEPS]);
@@ -223,7 +272,7 @@ fn running(spans: &[Span<'_>], from: f64, span: f64) -> Vec<Option<f64>> {
 }
 
 /// The longest time in which nothing ran, in words, if it is a part of the whole that can be seen.
-fn gap(spans: &[Span<'_>], whole: f64) -> Option<String> {
+fn gap(spans: &[Span], whole: f64) -> Option<String> {
     let (mut until, mut longest, mut total) = (spans.first()?.end, 0.0_f64, 0.0);
     for span in spans {
         let idle = span.begin - until;
@@ -246,14 +295,15 @@ fn gap(spans: &[Span<'_>], whole: f64) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn at(host: &str, begin: f64, end: f64) -> Span<'_> {
-        Span { place: (host, None), begin, end, state: 0, trial: 0 }
+    fn at(place: u32, begin: f64, end: f64) -> Span {
+        Span { place, begin, end, state: 0, trial: 0 }
     }
 
     #[test]
     fn attempts_at_the_same_time_have_lanes_of_their_own() {
-        let spans = [at("a", 1.0, 5.0), at("a", 2.0, 3.0), at("b", 2.0, 3.0), at("a", 4.0, 6.0)];
-        let lanes = lanes(&spans);
+        let spans = [at(0, 1.0, 5.0), at(0, 2.0, 3.0), at(1, 2.0, 3.0), at(0, 4.0, 6.0)];
+        let places = [("a".to_owned(), None), ("b".to_owned(), None)];
+        let lanes = lanes(&spans, &places);
         let shown: Vec<(String, usize)> =
             lanes.iter().map(|lane| (lane.label(), lane.spans.len())).collect();
         let expected = [("a · 1", 1), ("a · 2", 2), ("b", 1)];
@@ -262,7 +312,7 @@ mod tests {
 
     #[test]
     fn what_ran_adds_up_and_gaps_are_found() {
-        let spans = [at("a", 0.0, 60.0), at("a", 30.0, 120.0), at("a", 180.0, 240.0)];
+        let spans = [at(0, 0.0, 60.0), at(0, 30.0, 120.0), at(0, 180.0, 240.0)];
         let running = running(&spans, 0.0, 240.0);
         let total: f64 = running.iter().flatten().sum();
         assert_eq!(

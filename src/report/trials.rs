@@ -161,10 +161,13 @@ struct Spent {
     energy_j: Option<f64>,
 }
 
-fn spent(ended: &[Attempt]) -> HashMap<u64, Spent> {
-    let mut all: HashMap<u64, Spent> = HashMap::new();
+/// Of these trials.
+fn spent(rows: &[&Trial], ended: &[Attempt]) -> HashMap<u64, Spent> {
+    let of_none = rows.iter().map(|row| (row.trial, (Spent::default(), false)));
+    let mut all: HashMap<u64, (Spent, bool)> = of_none.collect();
     for attempt in ended {
-        let own = all.entry(attempt.trial).or_default();
+        let Some((own, has_ended)) = all.get_mut(&attempt.trial) else { continue };
+        *has_ended = true;
         let hours = attempt.duration_s / 3600.0;
         own.core_h += attempt.request.cores() as f64 * hours;
         own.gpu_h += attempt.request.total_gpus() as f64 * hours;
@@ -172,12 +175,13 @@ fn spent(ended: &[Attempt]) -> HashMap<u64, Spent> {
             [attempt.more().gpu_energy_j, attempt.more().node_energy_j].into_iter().flatten();
         own.energy_j = energy.chain(own.energy_j).reduce(|a, b| a + b);
     }
-    all
+    let ended = all.into_iter().filter(|(_, (_, has_ended))| *has_ended);
+    ended.map(|(trial, (spent, _))| (trial, spent)).collect()
 }
 
 /// What trials have spent, as columns; without what none has.
 fn spent_columns(rows: &[&Trial], ended: &[Attempt]) -> Vec<Column> {
-    let spent = spent(ended);
+    let spent = spent(rows, ended);
     // The second unit is for small values, and the factor to it.
     let column = |name: &str,
                   [unit, small]: [_; 2],

@@ -190,6 +190,24 @@ fn what_is_read_of_all_trials_is_what_is_read_of_a_set_or_for_an_expression() {
     }
 }
 
+/// The page of all trials is made while they are read; that of a set of them is made of what was read.
+#[test]
+fn the_report_of_all_trials_is_that_of_a_set_which_has_all_of_them() {
+    let world = large();
+    let page = |more: &[&str]| {
+        let verb = [&["report", "results/s", "--metric", "loss", "--min", "--offline"], more];
+        world.run(&verb.concat()).ok();
+        let page = world.read("report.html");
+        // It says when it was made.
+        let (before, rest) = page.split_once("[\"Report\",").unwrap();
+        format!("{before}{}", rest.split_once(']').unwrap().1)
+    };
+    let set = page(&["0-4099"]);
+    let (first, again) = (page(&[]), page(&[]));
+    assert!(set.contains("\"curves\"") && set.contains("4,059 / 4,100"), "{set}");
+    assert_eq!((first == set, again == set), (true, true));
+}
+
 /// A byte of the last line of a record changes.
 fn damage(world: &World, file: &str) {
     let path = world.path(&format!("results/s/{file}"));

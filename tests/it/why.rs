@@ -72,7 +72,7 @@ fn a_trial_is_run_by_hand_by_its_place_in_the_plan() {
             .as_str()
             .map(|command| command.split_whitespace().last().unwrap().to_owned())
     };
-    let all = || ["0", "1", "2"].map(|trial| by_hand(trial));
+    let all = || ["0", "1", "2"].map(&by_hand);
     assert_eq!(all(), ["0", "1", "2"].map(|place| Some(place.to_owned())));
     world.write("plan.toml", &plan("3, 1, 4"));
     assert_eq!(all(), [Some("1".to_owned()), None, Some("0".to_owned())]);

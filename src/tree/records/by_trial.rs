@@ -79,7 +79,7 @@ impl ByTrial {
     }
 
     /// Those of which all is known.
-    pub(super) fn into_whole(self) -> HashMap<u64, Record> {
+    pub(crate) fn into_whole(self) -> HashMap<u64, Record> {
         self.whole
     }
 
