@@ -75,11 +75,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let (table, curves) = match args.planned || !named.wanted.is_all() {
         true => {
             let all = collect::meant(&named, args.planned, args.offline, context)?;
-            Curves::of(all, statistics, !args.json)?
+            Curves::of(all, statistics)?
         }
         false => {
             let found = sweeps::find(&named.sweeps, context)?;
-            Curves::of_whole(found, statistics, !args.json, args.offline, context)?
+            Curves::of_whole(found, statistics, args.offline, context)?
         }
     };
     let function = meant(&table, args.function.as_deref())?;

@@ -224,7 +224,7 @@ fn of_sweeps(args: &Args, context: &Context) -> Result<(Table, Curves, [Side; 2]
         statuses.extend(read(std::slice::from_ref(word), args, context)?);
         firsts.push(statuses.len());
     }
-    let (table, curves) = Curves::of(statuses, &args.statistics.curve, !args.json)?;
+    let (table, curves) = Curves::of(statuses, &args.statistics.curve)?;
     let rows = |range: std::ops::Range<usize>| Side {
         rows: (0..table.rows.len())
             .filter(|at| range.contains(&table.rows[*at].source()))
@@ -245,7 +245,7 @@ fn of_one_table(
     named: [&Named; 2],
 ) -> Result<(Table, Curves, [Side; 2], Vec<usize>)> {
     let all = read(&args.sweeps, args, context)?;
-    let (table, curves) = Curves::of(all, &args.statistics.curve, !args.json)?;
+    let (table, curves) = Curves::of(all, &args.statistics.curve)?;
     let (mut fixed, mut sides) = (Vec::new(), [Side::default(), Side::default()]);
     for (named, side) in named.into_iter().zip(&mut sides) {
         let mut conditions = Vec::new();

@@ -1,38 +1,30 @@
 //! The column `curve` of tables for people: learning curves as a few letters.
 
+use std::collections::HashSet;
+
 use anyhow::Result;
 
 use super::Context;
-use super::collect::{gathered, of_found};
+use super::collect::gathered;
+use crate::collect::points;
 use crate::collect::statistics::Statistic;
 use crate::collect::{self, Table};
 use crate::plot::{self, spark};
-use crate::status::Status;
-use crate::tree::table::count;
+use crate::status::{self, Status};
 use crate::tree::{Identity, Tree};
 
-/// Sweeps with more trials are read without keeping their records, which are needed for curves.
-const MOST_TRIALS: usize = 100_000;
-
-/// The records from which curves are read.
-pub(super) struct Curves(Vec<Status>);
+/// The sweeps of a table. Of their records those are read whose curves are wanted.
+pub(super) struct Curves(Vec<(Tree, Identity)>);
 
 impl Curves {
-    /// The table of some sweeps with statistics of curves, and the curves of its trials; none if they are not wanted, or there
-    /// are too many trials.
+    /// The table of some sweeps with statistics of curves, and the curves of its trials.
     ///
     /// # Errors
     /// When a record cannot be read.
-    pub(super) fn of(
-        sweeps: Vec<Status>,
-        statistics: &[Statistic],
-        are_wanted: bool,
-    ) -> Result<(Table, Self)> {
-        let trials: usize = sweeps.iter().map(|status| status.rows.len()).sum();
-        if are_wanted && trials <= MOST_TRIALS {
-            return Ok((collect::table(&sweeps, statistics)?, Self(sweeps)));
-        }
-        Ok((collect::collect_with(sweeps, statistics)?, Self(Vec::new())))
+    pub(super) fn of(sweeps: Vec<Status>, statistics: &[Statistic]) -> Result<(Table, Self)> {
+        let own = |status: &Status| (status.tree.clone(), status.identity.clone());
+        let all = sweeps.iter().map(own).collect();
+        Ok((collect::collect_with(sweeps, statistics)?, Self(all)))
     }
 
     /// As [`Curves::of`], of all trials of sweeps.
@@ -42,15 +34,11 @@ impl Curves {
     pub(super) fn of_whole(
         sweeps: Vec<(Tree, Identity)>,
         statistics: &[Statistic],
-        are_wanted: bool,
         offline: bool,
         context: &Context,
     ) -> Result<(Table, Self)> {
-        let trials: u64 = sweeps.iter().map(|(tree, _)| count(tree).unwrap_or(0)).sum();
-        if are_wanted && trials <= MOST_TRIALS as u64 {
-            return Self::of(of_found(sweeps, offline, context)?, statistics, true);
-        }
-        Ok((gathered(sweeps, offline, statistics, context)?, Self(Vec::new())))
+        let table = gathered(sweeps.clone(), offline, statistics, context)?;
+        Ok((table, Self(sweeps)))
     }
 
     /// A cell for each set of rows of the table; `None` if no trial of them has logged the metric more than once.
@@ -63,11 +51,19 @@ impl Curves {
         metric: &str,
         sets: &[&[usize]],
     ) -> Result<Option<Vec<String>>> {
-        if self.0.is_empty() {
+        if !points::has_curve(table, points::name(table, metric)) {
             return Ok(None);
         }
+        let rows = sets.iter().flat_map(|rows| plot::of_mean_curve(rows));
+        let wanted: HashSet<(usize, u64)> =
+            rows.map(|row| (table.rows[*row].source(), table.rows[*row].trial)).collect();
+        let read = |(at, (tree, identity)): (usize, &(Tree, Identity))| {
+            let whole = |trial| wanted.contains(&(at, trial));
+            status::counted(tree.clone(), identity.clone(), None, &whole)
+        };
+        let sweeps = self.0.iter().enumerate().map(read).collect::<Result<Vec<Status>>>()?;
         let cell = |rows: &&[usize]| {
-            let values = plot::mean_curve(&self.0, table, metric, rows)?;
+            let values = plot::mean_curve(&sweeps, table, metric, rows)?;
             Ok(spark::spark(&values, spark::WIDTH).unwrap_or_default())
         };
         let cells = sets.iter().map(cell).collect::<Result<Vec<String>>>()?;

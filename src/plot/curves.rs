@@ -126,6 +126,11 @@ fn together(
     Ok(by_place.into_values().collect())
 }
 
+/// The rows of these of which [`mean_curve`] reads the records.
+pub(crate) fn of_mean_curve(rows: &[usize]) -> &[usize] {
+    &rows[..rows.len().min(MOST_TOGETHER)]
+}
+
 /// The means of the learning curves of some rows of a table, of at most so many of them.
 ///
 /// # Errors
@@ -136,7 +141,7 @@ pub(crate) fn mean_curve(
     metric: &str,
     rows: &[usize],
 ) -> Result<Vec<f64>> {
-    let rows = &rows[..rows.len().min(MOST_TOGETHER)];
+    let rows = of_mean_curve(rows);
     let Some(first) = rows.first().map(|row| &table.rows[*row]) else { return Ok(Vec::new()) };
     let along = points::along(&sweeps[first.source()], first.trial)?;
     let name = points::name(table, metric);

@@ -21,7 +21,7 @@ use anyhow::Result;
 
 pub(crate) use axis::Axis;
 pub(crate) use boxes::boxes;
-pub(crate) use curves::{curves, mean_curve};
+pub(crate) use curves::{curves, mean_curve, of_mean_curve};
 pub(crate) use heatmap::heatmap;
 pub(crate) use scaling::scaling;
 pub(crate) use shares::shares;
