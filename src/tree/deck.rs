@@ -264,6 +264,23 @@ pub(crate) fn of_unit(decks: &[Deck], unit: u64) -> Option<&Deck> {
     decks.iter().rfind(|deck| deck.first <= unit)
 }
 
+/// The newest deck that has a trial.
+///
+/// # Errors
+/// When a deck cannot be read.
+pub(crate) fn newest_of<'d>(
+    tree: &Tree,
+    decks: &'d [Deck],
+    trial: u64,
+) -> Result<Option<&'d Deck>> {
+    for deck in decks.iter().rev() {
+        if numbers::some(&file(tree, deck.deck, "map"), 0, u64::MAX)?.contains(&trial) {
+            return Ok(Some(deck));
+        }
+    }
+    Ok(None)
+}
+
 /// The trials of `count` units from `from` on, in order.
 ///
 /// # Errors

@@ -2,12 +2,13 @@
 
 use std::fs;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::local::shell;
 use crate::pbs_server::Pbs;
 use crate::scripts::slurm;
-use crate::world::World;
+use crate::world::{World, wait_until};
 
 /// Trial `a` fails where `a` is odd.
 fn plan(values: &str) -> String {
@@ -129,4 +130,47 @@ fn a_chain_goes_on_without_a_trial_that_the_plan_has_dropped() {
     pbs.wait_idle();
     assert_eq!(pbs.world.counts(), after);
     assert_eq!(pbs.world.run(&["logs", "2"]).ok(), "behind 0\n");
+}
+
+/// An agent that still has another trial took the chain over from one that was killed, and passed over the trial while the plan did
+/// not have it.
+#[test]
+fn what_the_plan_brings_back_runs_again_although_an_agent_passed_over_it() {
+    let world = World::new();
+    let plan = |chain: &str| {
+        let trials: Vec<String> = (chain.chars())
+            .map(|name| format!("[[trials]]\ntask_id = \"c\"\nname = \"{name}\"\n"))
+            .chain(["[[trials]]\ntask_id = \"d\"\nname = \"d\"\n".to_owned()])
+            .collect();
+        let code = "echo $HPCSWEEP_PARAM_NAME >>events; until [ -e go.$HPCSWEEP_PARAM_NAME ]; do sleep 0.01; done";
+        let pull = "[pull]\nlease = 0.6\n";
+        world.write("plan.toml", &shell(code, &format!("{pull}{}", trials.concat())));
+    };
+    let start = |slots: &str| world.start(&["worker", "--pull", "plan.toml", "--slots", slots]);
+    let begun =
+        |lines: &str| wait_until(lines, || world.exists("events") && world.read("events") == lines);
+    let reason = || world.status()["trials"][1]["reason"].as_str().unwrap().to_owned();
+    let passed = "the plan no longer has it; skipped: the plan had dropped it";
+    plan("ab");
+    let first = start("1");
+    begun("a\n");
+    plan("a");
+    let second = start("2");
+    begun("a\nd\n");
+    first.signal(Signal::SIGKILL);
+    wait_until("it runs again", || world.read("events") == "a\nd\na\n");
+    world.write("go.a", "");
+    wait_until("it is passed over", || reason() == passed);
+    world.write("go.b", "");
+    world.write("go.c", "");
+    plan("abc");
+    let third = start("1");
+    wait_until("it has begun", || world.read("events").contains("c\n"));
+    world.write("go.d", "");
+    for agent in [second, third] {
+        assert_eq!(agent.end(&world).code, 0);
+    }
+    drop(first.end(&world));
+    assert_eq!(world.counts(), r#"{"done":4}"#);
+    assert_eq!(world.read("events"), "a\nd\na\nb\nc\n");
 }

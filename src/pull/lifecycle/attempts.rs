@@ -16,6 +16,7 @@ use crate::pull::lifecycle::{Claim, Later, Lifecycle, News};
 use crate::pull::membership::Unit;
 use crate::pull::places::{AttemptId, Exited, Role};
 use crate::tree::ledger::Entry;
+use crate::tree::lock::Lock;
 use crate::tree::records::{Break, End, Event, Outcome};
 use crate::tree::{deck, terms};
 
@@ -65,7 +66,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             return Ok(Opened::Passed);
         }
         if let Some(before) = before {
-            match self.membership.outcome_of(before).ok().flatten() {
+            match self.membership.outcome_before(before).ok().flatten() {
                 // Not ended, or not to be read now.
                 None => {
                     let at = Instant::now() + Duration::from_secs(2);
@@ -82,8 +83,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         }
         // The plan dropped it while an agent held the unit that is dead by now.
         if self.membership.is_dropped(trial)? {
-            self.go_on(unit, Some(Outcome::Done))?;
-            return Ok(Opened::Passed);
+            return self.pass_over(unit, trial);
         }
         let begun = unit.tries + unit.faults;
         if unit.faults >= MAX_FAULTS || self.is_lost_too_often(&unit) {
@@ -99,6 +99,24 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             return Ok(Opened::Passed);
         }
         Ok(Opened::Run(unit, begun + 1))
+    }
+
+    /// Records that a trial does not run because the plan no longer has it. The lock keeps submissions away meanwhile: one that
+    /// brings the trial back has either done so already, or finds the record and enqueues the trial again.
+    fn pass_over(&mut self, unit: Unit, trial: u64) -> Result<Opened> {
+        let Ok(lock) = Lock::take(&self.membership.tree) else {
+            self.later.push(Later::at(Instant::now() + Duration::from_secs(1), unit));
+            return Ok(Opened::NotYet);
+        };
+        if !self.membership.is_dropped(trial)? {
+            self.membership.put_first(unit);
+            return Ok(Opened::Passed);
+        }
+        self.record_skip(trial, "the plan had dropped it")?;
+        self.go_on(unit, Some(Outcome::Done))?;
+        self.membership.flush()?;
+        drop(lock);
+        Ok(Opened::Passed)
     }
 
     /// A trial could not be started: its own fault, or this machine's, which is counted.
@@ -362,11 +380,13 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
 
     /// Records that the rest of a chain is not run.
     fn skip(&mut self, unit: &Unit, why: &str) -> Result<()> {
-        for row in &unit.rows {
-            let (trial, time, reason) = (row.id, clock::now(), why.to_owned());
-            let seq = self.membership.ledger.seq;
-            self.membership.bundle.push(&Event::Skip { trial, time, job: None, seq, reason })?;
-        }
+        unit.rows.iter().try_for_each(|row| self.record_skip(row.id, why))
+    }
+
+    fn record_skip(&mut self, trial: u64, why: &str) -> Result<()> {
+        let (time, reason) = (clock::now(), why.to_owned());
+        let seq = self.membership.ledger.seq;
+        self.membership.bundle.push(&Event::Skip { trial, time, job: None, seq, reason })?;
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ use crate::tree::code::Known;
 use crate::tree::deck::{self, Deck};
 use crate::tree::ledger::{Agent, Entry, Ledger, Link, Piece};
 use crate::tree::line::Writer;
-use crate::tree::records::{Decided, Event, Outcome};
+use crate::tree::records::{Decided, Event, Outcome, Record};
 use crate::tree::table::{self, Head, Row};
 use crate::tree::terms::Dropped;
 use crate::tree::{Tree, records, terms};
@@ -334,10 +334,30 @@ impl Membership {
     /// When records cannot be read.
     pub(crate) fn outcome_of(&self, trial: u64) -> Result<Option<Outcome>> {
         let (record, _) = records::of_trial(&self.tree, trial)?;
-        let last = record.decisive().and_then(|a| a.bundle.as_ref()).is_none_or(|place| place.last);
-        let skipped = record.skipped.is_some().then_some(Outcome::Failed);
-        Ok(record.outcome().filter(|o| last || *o == Outcome::Done).or(skipped))
+        Ok(outcome(&record))
     }
+
+    /// As [`Self::outcome_of`], for a trial of another unit: an end without success that it had before it was enqueued again does
+    /// not count.
+    ///
+    /// # Errors
+    /// When records or decks cannot be read.
+    pub(crate) fn outcome_before(&self, trial: u64) -> Result<Option<Outcome>> {
+        let (record, _) = records::of_trial(&self.tree, trial)?;
+        let outcome = outcome(&record);
+        if matches!(outcome, None | Some(Outcome::Done)) {
+            return Ok(outcome);
+        }
+        let dealt = deck::newest_of(&self.tree, &self.decks, trial)?;
+        Ok(outcome.filter(|_| dealt.is_none_or(|deck| record.is_over(deck.seq))))
+    }
+}
+
+/// How a trial has ended for good.
+fn outcome(record: &Record) -> Option<Outcome> {
+    let last = record.decisive().and_then(|a| a.bundle.as_ref()).is_none_or(|place| place.last);
+    let skipped = record.skipped.is_some().then_some(Outcome::Failed);
+    record.outcome().filter(|o| last || *o == Outcome::Done).or(skipped)
 }
 
 /// What the newest deck assigns to its trials.
