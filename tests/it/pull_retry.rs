@@ -71,3 +71,34 @@ fn a_chain_that_goes_on_behind_a_failure_is_left_in_peace_until_it_has_ended() {
     assert_eq!(counts(&world), r#"{"done":3}"#);
     assert_eq!(world.read("events").lines().count(), 4);
 }
+
+#[test]
+fn what_a_plan_adds_behind_a_failure_waits_while_that_runs_again() {
+    let world = World::new();
+    let code = "echo $HPCSWEEP_TRIAL >>events; [ $HPCSWEEP_TRIAL = 1 ] || { [ -e mended ] || exit 3; until [ -e go ]; do sleep 0.01; done; }";
+    let plan = |links: usize| {
+        let trials: String =
+            (0..links).map(|i| format!("[[trials]]\ntask_id = 1\ni = {i}\n")).collect();
+        let code = Value::from(code);
+        let head = "version = 1\n[sweep]\nname = \"p\"\n[run]\ncommand = [\"sh\", \"-c\", ";
+        world.write("plan.toml", &format!("{head}{code}]\n{trials}"));
+    };
+    let worker = ["worker", "--pull", "plan.toml", "--slots", "1"];
+    plan(1);
+    assert_eq!(world.run(&worker).code, 1);
+    world.write("mended", "");
+    let again = world.start(&[&worker[..], &["--retry"]].concat());
+    wait_until("it runs again", || world.read("events") == "0\n0\n");
+    plan(2);
+    let behind = world.start(&worker);
+    wait_until("it waits behind it", || {
+        world.run(&["status"]).out.contains("2 agents") && counts(&world).contains("\"queued\":1")
+    });
+    world.write("go", "");
+    again.end(&world).ok();
+    behind.end(&world).ok();
+    assert_eq!(
+        (counts(&world), world.read("events")),
+        (r#"{"done":2}"#.into(), "0\n0\n1\n".into())
+    );
+}

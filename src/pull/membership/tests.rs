@@ -339,3 +339,21 @@ fn a_trial_that_the_plan_has_brought_back_is_not_taken_for_dropped() {
     drop(&[]);
     assert!(!agent.is_dropped(1).unwrap());
 }
+
+#[test]
+fn an_end_without_success_does_not_count_once_the_trial_is_enqueued_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = sweep(dir.path(), &[3]);
+    let agent = Membership::join(&tree, offer(1), ledger::link, |_| {}, || true);
+    let mut agent = agent.unwrap().unwrap();
+    agent.fill(1, None).unwrap();
+    let (seq, reason) = (agent.ledger.seq, "trial 0 failed".to_owned());
+    agent.bundle.push(&Event::Skip { trial: 1, time: 0.0, job: None, seq, reason }).unwrap();
+    agent.flush().unwrap();
+    assert_eq!(agent.outcome_before(1).unwrap(), Some(Outcome::Failed));
+    let pull = Pull::default();
+    let terms = Terms { seq, ..Terms::new(&pull) };
+    deck::write(&tree, &agent.decks, &[vec![1]], terms).unwrap();
+    agent.look().unwrap();
+    assert_eq!(agent.outcome_before(1).unwrap(), None);
+}
