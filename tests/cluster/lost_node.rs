@@ -38,8 +38,8 @@ fn a_job_that_is_requeued_from_a_lost_node_does_not_run_beside_itself() {
     world.submit().ok();
     world.until_lines("ran", 1);
     let id = format!("{}_0", world.jobs()[0]);
-    let before = place(&world, &id);
-    let node = before.strip_prefix("R ").unwrap().to_owned();
+    let first = place(&world, &id);
+    let node = first.strip_prefix("R ").unwrap().to_owned();
     world.call("/bin/kill", &["-KILL", &daemon(world.conf().to_str().unwrap(), &node)]);
     let down = format!("nodename={node}");
     world.call("/usr/bin/scontrol", &["update", &down, "state=down", "reason=lost"]);
@@ -54,7 +54,7 @@ fn a_job_that_is_requeued_from_a_lost_node_does_not_run_beside_itself() {
             let ran = world.command("/usr/bin/scontrol").args(update).output().unwrap();
             brought_forward = ran.status.success().then(Instant::now);
         }
-        (now.starts_with("R ") && now != before).then_some(())
+        (now.starts_with("R ") && now != first).then_some(())
     });
     // Its worker finds the program on the lost node at work.
     let marks = |pid: &str| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -63,12 +63,23 @@ fn a_job_that_is_requeued_from_a_lost_node_does_not_run_beside_itself() {
         let line = String::from_utf8_lossy(&marks(pid)).into_owned();
         line.contains("worker\0--sweep") && line.contains(sweep.to_str().unwrap())
     };
-    world.until("looking", || {
+    let workers = || {
         let all = fs::read_dir("/proc").unwrap().flatten();
-        let workers = all.filter(|e| is_worker(&e.file_name().to_string_lossy())).count();
-        (workers == 2).then_some(())
+        let pids = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        pids.filter(|pid| is_worker(pid)).collect::<Vec<String>>()
+    };
+    let both = world.until("begun", || Some(workers()).filter(|pids| pids.len() == 2));
+    // Each look, or each wait for a program, ends with a sleep.
+    let sleeps = |pid: &String| -> u64 {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let found = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        found.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    };
+    let before: Vec<u64> = both.iter().map(sleeps).collect();
+    world.until("looked several times", || {
+        let mut counts = both.iter().map(sleeps).zip(&before);
+        counts.all(|(now, before)| now >= before + 4).then_some(())
     });
-    std::thread::sleep(Duration::from_secs(2));
     assert_eq!(world.lines("ran"), ["1"], "{}", world.report());
     world.write("go", "");
     assert_eq!(world.finished().states(), ["done"; 2], "{}", world.report());

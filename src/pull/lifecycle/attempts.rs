@@ -104,11 +104,12 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     /// Records that a trial does not run because the plan no longer has it. The lock keeps submissions away meanwhile: one that
     /// brings the trial back has either done so already, or finds the record and enqueues the trial again.
     fn pass_over(&mut self, unit: Unit, trial: u64) -> Result<Opened> {
-        let Ok(lock) = Lock::take(&self.membership.tree) else {
+        let lock = Lock::take(&self.membership.tree);
+        let (Ok(lock), Ok(is_dropped)) = (lock, self.membership.is_dropped(trial)) else {
             self.later.push(Later::at(Instant::now() + Duration::from_secs(1), unit));
             return Ok(Opened::NotYet);
         };
-        if !self.membership.is_dropped(trial)? {
+        if !is_dropped {
             self.membership.put_first(unit);
             return Ok(Opened::Passed);
         }
