@@ -102,6 +102,36 @@ fn agents_wait_for_a_quota_as_for_a_full_disk() {
 }
 
 #[test]
+fn a_trial_whose_terms_cannot_be_read_for_a_moment_runs_when_they_can() {
+    let plan = |trials: usize| {
+        let code = "echo $HPCSWEEP_TRIAL >>$EVENTS; until [ -e go ]; do sleep 0.01; done";
+        let trials: String =
+            (0..trials).map(|x| format!("[[trials]]\ntask_id = 1\nx = {x}\n")).collect();
+        let run = format!("[run]\ncommand = [\"sh\", \"-c\", \"{code}\"]\n");
+        format!("version = 1\n[sweep]\nname = \"p\"\n{run}{SHORT}{trials}")
+    };
+    let world = world(&plan(1));
+    let first = start(&world, "1");
+    wait_until("the first has begun", || begun(&world).len() == 1);
+    // The agent that brings the second trial holds it, and waits for the first.
+    world.write("plan.toml", &plan(2));
+    let mut second = world.command(PROGRAM);
+    second.args(["worker", "--pull", "plan.toml", "--slots", "1"]);
+    second.stderr(fs::File::create(world.path("said")).unwrap());
+    let mut second = Started { child: second.spawn().unwrap() };
+    wait_until("the second is held", || entries(&world, "take") == 2);
+    world.write("results/p/terms.json", "{");
+    wait_until("it says so", || world.read("said").contains("terms.json"));
+    fs::remove_file(world.path("results/p/terms.json")).unwrap();
+    wait_until("it is back", || world.read("said").contains("the results tree is back"));
+    world.write("go", "");
+    assert_eq!(second.child.wait().unwrap().code(), Some(0));
+    assert_eq!(first.end(&world).code, 0);
+    let ran = (counts(&world), world.read("events"));
+    assert_eq!(ran, (r#"{"done":2}"#.to_owned(), "0\n1\n".to_owned()));
+}
+
+#[test]
 fn a_trial_that_cannot_write_to_a_full_disk_has_not_failed() {
     // While the disk is full, trial 1 prints and fails of it.
     let code = "echo $HPCSWEEP_TRIAL >>$EVENTS

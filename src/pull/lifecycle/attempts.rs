@@ -54,9 +54,13 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     pub(crate) fn open(&mut self, unit: Unit) -> Result<Opened> {
         let Some(row) = unit.rows.front() else { return Ok(Opened::Passed) };
         let trial = row.id;
-        let before = match unit.link == 0 && unit.tries == 0 {
-            true => terms::before(&self.membership.tree, row)?,
-            false => None,
+        let (before, is_dropped) = match self.by_terms(&unit) {
+            Ok(terms) => terms,
+            Err(error) => {
+                // It waits for the tree.
+                self.membership.put_first(unit);
+                return Err(error);
+            }
         };
         // If the trial was won before its unit was enqueued, an earlier run won it, and the trial was
         // submitted again.
@@ -82,7 +86,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             }
         }
         // The plan dropped it while an agent held the unit that is dead by now.
-        if self.membership.is_dropped(trial)? {
+        if is_dropped {
             return self.pass_over(unit, trial);
         }
         let begun = unit.tries + unit.faults;
@@ -99,6 +103,17 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             return Ok(Opened::Passed);
         }
         Ok(Opened::Run(unit, begun + 1))
+    }
+
+    /// The terms of the plan for the next trial of a unit: the trial of another unit behind which it runs, and whether the plan
+    /// has dropped it.
+    fn by_terms(&mut self, unit: &Unit) -> Result<(Option<u64>, bool)> {
+        let Some(row) = unit.rows.front() else { return Ok((None, false)) };
+        let before = match unit.link == 0 && unit.tries == 0 {
+            true => terms::before(&self.membership.tree, row)?,
+            false => None,
+        };
+        Ok((before, self.membership.is_dropped(row.id)?))
     }
 
     /// Records that a trial does not run because the plan no longer has it. The lock keeps submissions away meanwhile: one that
