@@ -262,13 +262,7 @@ fn unsubmitted(status: &Status) -> String {
     }
     let left = format!("{} not submitted yet", count(status.unsubmitted, "trial"));
     match &status.feeder {
-        Some(job) => {
-            let when = match status.is_learning {
-                true => "others have shown what they need",
-                false => "there is a place in the queue",
-            };
-            format!("{left}: job {job} submits more when {when}\n")
-        }
+        Some(job) => format!("{left}: job {job} submits more when {}\n", status.when_more()),
         None if !status.is_sure() => format!("{left}\n"),
         None => format!("{left}; to submit more: {command}\n"),
     }

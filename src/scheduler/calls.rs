@@ -56,9 +56,24 @@ impl Calls {
         match versions::without_refused(argv, &output.stderr) {
             // Each time one option less.
             Some(rest) => self.ask(&rest),
+            None if is_out_of_reach(&output) => Err(refusal(argv, &output)
+                .hint("the scheduler is out of reach now; try the same again when it answers")
+                .into()),
             None => Err(refusal(argv, &output).into()),
         }
     }
+}
+
+/// Whether a call has failed because the scheduler's server does not answer.
+fn is_out_of_reach(output: &Output) -> bool {
+    const SIGNS: &[&str] = &[
+        "Unable to contact",
+        "Connection refused",
+        "cannot connect to server",
+        "timed out",
+        "Zero Bytes were transmitted",
+    ];
+    output.code.is_none() || SIGNS.iter().any(|sign| output.stderr.contains(sign))
 }
 
 /// The fault of a call that failed, with the scheduler's words: the first line in the sentence, the

@@ -772,6 +772,14 @@ impl Status {
         self.asked
     }
 
+    /// When its feeder submits more.
+    pub(crate) fn when_more(&self) -> &'static str {
+        match self.is_learning {
+            true => "others have shown what they need",
+            false => "there is a place in the queue",
+        }
+    }
+
     /// Reads the records of these trials where no more is known than that they were done at once.
     ///
     /// # Errors

@@ -143,7 +143,10 @@ fn a_scheduler_that_does_not_answer_is_said_and_nothing_is_lost() {
     assert_eq!(ran.code, 3, "{ran:?}");
     assert!(
         ran.stderr.starts_with("error: `scontrol` says: ")
-            && ran.stderr.contains("Unable to contact"),
+            && ran.stderr.contains("Unable to contact")
+            && ran.stderr.ends_with(
+                "hint: the scheduler is out of reach now; try the same again when it answers\n"
+            ),
         "{}",
         ran.stderr
     );

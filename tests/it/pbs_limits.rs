@@ -70,6 +70,14 @@ exit code 0
     let left = "\n19 trials not submitted yet: job 2.pbshead submits more when there is a place in the queue\n";
     let status = pbs.world.run(&["status"]).whole();
     assert!(status.contains(left), "{status}");
+    let why = pbs.world.run(&["why", "22"]).ok().to_owned();
+    assert_eq!(
+        why.lines().nth(2),
+        Some(
+            "  waits: not submitted yet: job 2.pbshead submits more when there is a place in the queue"
+        ),
+        "{why}"
+    );
     // Nothing more has a place, and the job that submits it is there.
     assert_eq!(
         pbs.again(&[]).whole(),

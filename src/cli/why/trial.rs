@@ -64,11 +64,11 @@ struct Tried {
 }
 
 /// Why a trial waits.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Waiting {
     reason: String,
     words: Option<&'static str>,
-    remedy: Option<&'static str>,
+    remedy: Option<String>,
     job: Option<String>,
     expected_start: Option<String>,
 }
@@ -183,7 +183,10 @@ impl<'a> Facts<'a> {
             learnt: self.learnt(trial),
             progress: progress.as_ref().map(Progress::words),
             enough,
-            waiting: is_waiting.then(|| self.waiting(trial, &standing.reason)),
+            waiting: match standing.state {
+                State::Pending => self.unsubmitted(),
+                _ => is_waiting.then(|| self.waiting(trial, &standing.reason)),
+            },
             not_retried: self.not_retried(trial, record).filter(|_| standing.state.is_bad()),
             logs: (!log.is_empty()).then(|| format!("hpcsweep logs {trial} {sweep}")),
             log,
@@ -229,6 +232,21 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// Why it is not submitted yet, if the sweep is left to jobs.
+    fn unsubmitted(&self) -> Option<Waiting> {
+        let status = self.status;
+        let reason = match &status.feeder {
+            _ if status.unsubmitted == 0 => return None,
+            Some(job) => {
+                format!("not submitted yet: job {job} submits more when {}", status.when_more())
+            }
+            None => "not submitted yet".to_owned(),
+        };
+        let again = status.again.as_ref().filter(|_| status.feeder.is_none() && status.is_sure());
+        let remedy = again.map(|command| format!("to submit more: {command}"));
+        Some(Waiting { reason, remedy, ..Waiting::default() })
+    }
+
     /// Why it waits, and until when.
     fn waiting(&self, trial: u64, reason: &str) -> Waiting {
         let place = in_arrays(&self.waves, trial);
@@ -243,7 +261,7 @@ impl<'a> Facts<'a> {
         Waiting {
             reason: reason.to_owned(),
             words: wait.map(|wait| wait.words),
-            remedy: wait.map(|wait| wait.remedy),
+            remedy: wait.map(|wait| wait.remedy.to_owned()),
             job,
             expected_start,
         }

@@ -22,7 +22,7 @@ pub(crate) const BEAT: Duration = Duration::from_secs(20);
 /// A record that was not stamped for so long is of a run that is gone.
 const SILENCE: Duration = Duration::from_secs(50);
 
-/// How long a run that is alive may take to end: it was asked to, if it is one of a job that was requeued.
+/// How long a worker waits for a run on its own host, and how long the ranks of a trial wait for rank 0, which waits for a run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The state of the other runs.
@@ -37,7 +37,10 @@ pub(crate) enum Others {
     Told(Signal),
 }
 
-/// Waits until no other run of the trial is alive, for a while; `own` is our own run, where we have begun one.
+/// Waits until no other run of the trial is alive; `own` is our own run, where we have begun one.
+///
+/// A run on another host may be on a node that the scheduler has lost. No order reaches its job, and the jobs behind this one
+/// depend on how this one ends. So a worker of one rank waits for it as long as it is alive. The wait for other runs is short.
 pub(crate) fn wait(
     job: &Job,
     mut record: Record,
@@ -51,8 +54,9 @@ pub(crate) fn wait(
         }
         let other = record.attempts.iter().find_map(|a| living(job, a, own).map(|sign| (a, sign)));
         let Some((attempt, sign)) = other else { return Ok(Others::Gone(record)) };
+        let may_be_lost = attempt.start.host != job.host && job.world == 1;
         let is_sure = since.elapsed() >= PATIENCE && sign < since.elapsed();
-        if is_sure {
+        if is_sure && !may_be_lost {
             return Ok(Others::Alive(place(attempt)));
         }
         if let Some(signal) = child::pending(signals, Duration::from_millis(500), None) {
