@@ -389,6 +389,9 @@ exit code 1
                   place in the queue\n";
     assert_eq!(status(&[]), shown("qstat", feeder));
     assert_eq!(status(&["--offline"]), shown("the results tree alone", ""));
+    let why = pbs.world.run(&["why", "1"]).ok().to_owned();
+    let awaits = "  `[retry]`: job 1.pbshead repeats it, or records why not, when there is a place in the queue";
+    assert!(why.lines().any(|line| line == awaits), "{why}");
     pbs.world.call("qrls", &["1.pbshead"]).ok();
     pbs.wait_idle();
     assert_eq!(pbs.standings(), ["done", "done"]);

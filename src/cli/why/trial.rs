@@ -94,6 +94,8 @@ pub(super) struct Sight {
     waiting: Option<Waiting>,
     /// Why it did not run again by itself.
     not_retried: Option<String>,
+    /// The job that decides by `[retry]` whether it runs again.
+    awaits: Option<String>,
     /// The end of its log.
     log: Vec<String>,
     /// The command that prints all of it.
@@ -188,6 +190,7 @@ impl<'a> Facts<'a> {
                 _ => is_waiting.then(|| self.waiting(trial, &standing.reason)),
             },
             not_retried: self.not_retried(trial, record).filter(|_| standing.state.is_bad()),
+            awaits: status.feeder.clone().filter(|_| status.awaited.contains(&trial)),
             logs: (!log.is_empty()).then(|| format!("hpcsweep logs {trial} {sweep}")),
             log,
             by_hand: self.plan.as_ref().and_then(at),
@@ -346,6 +349,10 @@ impl Sight {
         }
         if let Some(why) = &self.not_retried {
             line("not retried", why);
+        }
+        if let Some(job) = &self.awaits {
+            let when = "when there is a place in the queue";
+            line("`[retry]`", &format!("job {job} repeats it, or records why not, {when}"));
         }
         if let Some(logs) = &self.logs {
             line("its log ends", &format!("({logs} prints all)"));
