@@ -10,8 +10,7 @@ use crate::cause::Cause;
 use crate::fault;
 use crate::host::clock;
 use crate::idset::IdSet;
-use crate::plan::Resources;
-use crate::plan::Retry;
+use crate::plan::{OnFailure, Resources, Retry};
 use crate::scheduler::Facts;
 use crate::standing::State;
 use crate::status::Status;
@@ -92,6 +91,7 @@ pub(crate) fn of_sweep(
     let is_spent = retry.budget.is_some_and(|budget| used >= budget);
     let ground = Ground::Jobs { excludes: facts.excludes };
     let mut requests: HashMap<u64, Resources> = HashMap::new();
+    let mut doubtful: HashMap<u64, u32> = HashMap::new();
     let mut judged: BTreeMap<(bool, bool, String), Vec<u64>> = BTreeMap::new();
     let mut answers: HashMap<Resources, Option<String>> = HashMap::new();
     let bad = status.trials().filter(|(row, standing)| {
@@ -133,21 +133,30 @@ pub(crate) fn of_sweep(
             }
         }
         let key = match verdict {
+            Ruling::Again { .. } if standing.state == State::Doubtful => {
+                doubtful.insert(row.chain, submitted);
+                continue;
+            }
             Ruling::Again { request, counts, why, .. } => {
                 requests.insert(row.id, request);
                 (true, counts, why)
             }
-            Ruling::Left(why) if journal.left(row.id, record) == Some(&*why) => continue,
+            Ruling::Left(why)
+                if standing.state == State::Doubtful
+                    || journal.left(row.id, record) == Some(&*why) =>
+            {
+                continue;
+            }
             Ruling::Left(why) => (false, false, why),
         };
-        // Its record says that it is done, which is final: what comes behind it in its chain runs.
-        if standing.state != State::Doubtful {
-            judged.entry(key).or_default().push(row.id);
-        }
+        judged.entry(key).or_default().push(row.id);
     }
     let wanted: BTreeSet<u64> = requests.keys().copied().collect();
     let on_failure = grow::on_failure(&table::heads(&status.tree)?);
     let mut trials = again::with_chains(status, &wanted, on_failure);
+    if on_failure == OnFailure::Stop {
+        trials.extend(behind_doubtful(known, &asked, &doubtful, &submissions));
+    }
     trials.retain(|trial| diff.has(*trial));
     requests.retain(|trial, request| diff.request(*trial).is_some_and(|own| **own != *request));
     for (trial, why) in unrun(known, &asked, &trials).filter(|_| retry.auto) {
@@ -164,6 +173,26 @@ pub(crate) fn of_sweep(
         .collect();
     let entry = (!decisions.is_empty()).then(|| Entry::Decided { time: clock::now(), decisions });
     Ok(Decided { again: Again::with_requests(trials, requests), entry, open_trials, open })
+}
+
+/// The trials that the scheduler did not begin because it holds one of their chain for failed, which is done by its record. That
+/// is final: they run. `doubtful`: the chains of such trials, with how often these were submitted; what was submitted more often
+/// had its chance.
+fn behind_doubtful<'a>(
+    known: &'a Known<'_>,
+    asked: &'a HashMap<u64, (u32, Resources)>,
+    doubtful: &'a HashMap<u64, u32>,
+    submissions: &'a HashMap<u64, u32>,
+) -> impl Iterator<Item = u64> {
+    let is_behind = move |row: &Row, state: &State| {
+        let stands_still = matches!(state, State::Skipped | State::Cancelled | State::Pending);
+        let own = submissions.get(&row.id).copied().unwrap_or(0);
+        let array = asked.get(&row.id).map(|(array, _)| *array);
+        let is_cancelled = array.is_some_and(|array| known.journal.is_cancelled(array, row.id));
+        stands_still && !is_cancelled && doubtful.get(&row.chain).is_some_and(|most| own <= *most)
+    };
+    let all = known.status.trials().filter(move |(row, own)| is_behind(row, &own.state));
+    all.map(|(row, _)| row.id)
 }
 
 /// The trials that others have taken out of the queue, and those behind them, but for those that run again, with the reasons.

@@ -495,10 +495,10 @@ fn a_file_that_cannot_be_read_is_named() {
 #[test]
 fn agents_are_not_at_work_in_a_copy() {
     let world = World::new();
-    let plan = crate::local::shell("until [ -e go ]; do sleep 0.01; done", "[grid]\ni = [0, 1]\n");
-    world.write("plan.toml", &plan);
+    let code = ": >begun; until [ -e go ]; do sleep 0.01; done";
+    world.write("plan.toml", &crate::local::shell(code, "[grid]\ni = [0, 1]\n"));
     let agent = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
-    wait_until("it runs", || world.exists("results/s") && world.status()["counts"]["running"] == 1);
+    wait_until("it runs", || world.exists("begun"));
     world.run(&["export", "-o", "a.tar"]).ok();
     unpack(&world, "a.tar", "x");
     let status = world.run(&["status", "x/s"]);

@@ -35,6 +35,17 @@ pub(crate) fn element(world: &World, index: u32) {
     command.output().unwrap();
 }
 
+/// Runs the first element of an array, whose jobs are 101 and so on; its exit code.
+fn job(world: &World, array: u32) -> i32 {
+    let mut command = world.command("bash");
+    command.arg(world.path(&format!("results/s/jobs/{array:04}.sh")));
+    for name in ["SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID"] {
+        command.env(name, (100 + array).to_string());
+    }
+    command.env("SLURM_ARRAY_TASK_ID", "0").env("SLURM_PROCID", "0").env("SLURM_NTASKS", "1");
+    command.output().unwrap().status.code().unwrap()
+}
+
 fn by_trial(status: &Value) -> Vec<String> {
     let trials = status["trials"].as_array().unwrap();
     let word =
@@ -154,7 +165,8 @@ fn with_accounting_of(code: &str, rest: &str) -> World {
     world.program("scontrol", &config);
     world.program("sacctmgr", "#!/bin/sh\n");
     world.write("code", code);
-    world.write("plan.toml", &shell(". ./code", &format!("{rest}[grid]\na = [1]\n")));
+    let grid = if rest.contains("[grid]") { "" } else { "[grid]\na = [1]\n" };
+    world.write("plan.toml", &shell(". ./code", &format!("{rest}{grid}")));
     world.run(&["submit", "plan.toml", "--slurm"]).ok();
     answer(&world, "squeue", "");
     world
@@ -209,14 +221,34 @@ fn what_is_recorded_as_done_is_not_repeated_whatever_the_accounting_says() {
     answer(&world, "sacct", "101_0|OUT_OF_MEMORY|None|x\n");
     let doubtful = "doubtful: recorded as done, but the scheduler says OUT_OF_MEMORY";
     assert_eq!(by_trial(&world.status()), [doubtful]);
-    let mut feeder = world.command("bash");
-    feeder.arg(world.path("results/s/jobs/0002.sh")).env("SLURM_ARRAY_JOB_ID", "102");
-    feeder.env("SLURM_JOB_ID", "102").env("SLURM_ARRAY_TASK_ID", "0").env("SLURM_PROCID", "0");
-    assert!(feeder.status().unwrap().success(), "{}", world.read("results/s/logs/jobs/0002/0.log"));
+    assert_eq!(job(&world, 2), 0, "{}", world.read("results/s/logs/jobs/0002/0.log"));
     let events = world.run(&["why"]).ok().to_owned();
     assert!(events.contains("done: trial 0") && !events.contains("retried"), "{events}");
     let status = world.run(&["status"]);
     assert!(!status.out.contains("to run them again"), "{}", status.whole());
+}
+
+/// Slurm ends the chain behind such a trial. It goes on, once: what fails there itself is not repeated for ever.
+#[test]
+fn behind_a_success_that_slurm_contradicts_the_chain_goes_on_once() {
+    let rules = "[defaults]\ntask_id = 1\n[resources]\nmemory = \"1G\"\n[grid]\na = [1, 2]\n\
+                 [retry]\nauto = true\nmax = 2\noom = { memory = \"x2\", up_to = \"8G\" }\n";
+    let world = with_accounting_of("exit $((HPCSWEEP_PARAM_A - 1))\n", rules);
+    let jobs = || world.files("results/s/jobs").len();
+    let before = jobs();
+    assert_eq!(job(&world, 1), 0);
+    let sacct = "101_0|OUT_OF_MEMORY|None|x\n102_0|CANCELLED|None|x\n";
+    answer(&world, "sacct", sacct);
+    let doubtful = "doubtful: recorded as done, but the scheduler says OUT_OF_MEMORY";
+    assert_eq!(by_trial(&world.status())[0], doubtful);
+    assert_eq!(job(&world, 3), 0, "{}", world.read("results/s/logs/jobs/0003/0.log"));
+    // An array of trial 1 alone, and the feeder that looks at it.
+    assert_eq!(jobs(), before + 2);
+    assert_eq!(job(&world, 4), 1);
+    answer(&world, "sacct", &format!("{sacct}104_0|FAILED|NonZeroExitCode|x\n"));
+    assert_eq!(job(&world, 5), 0, "{}", world.read("results/s/logs/jobs/0005/0.log"));
+    assert_eq!(by_trial(&world.status()), [doubtful, "failed: exit code 1"]);
+    assert_eq!((jobs(), world.column("attempts")), (before + 2, vec!["1".to_owned(); 2]));
 }
 
 /// Of the two commands one answers: it is the other one that has to be mended.
