@@ -141,6 +141,30 @@ impl Again {
         Self { which, requests: Arc::new(requests), ..self }
     }
 
+    /// The same with requests of trials that have no other this time, and do not run again.
+    #[must_use]
+    pub(crate) fn keeping(self, others: HashMap<u64, Arc<Resources>>) -> Self {
+        if others.is_empty() {
+            return self;
+        }
+        let requests = others.into_iter().chain(HashMap::clone(&self.requests)).collect();
+        Self { requests: Arc::new(requests), ..self }
+    }
+
+    /// The requests that hold this time in place of the plan's, with their trials (`0-9,14`).
+    pub(crate) fn own_requests(&self) -> Vec<(String, Resources)> {
+        let mut groups: HashMap<&Resources, Vec<u64>> = HashMap::new();
+        for (trial, request) in &*self.requests {
+            groups.entry(request).or_default().push(*trial);
+        }
+        let set = |(request, trials): (&Resources, Vec<u64>)| {
+            (IdSet::of_trials(trials).to_string(), request.clone())
+        };
+        let mut all: Vec<(String, Resources)> = groups.into_iter().map(set).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
     /// Those that a feeder is to run again.
     pub(crate) fn repeated(repeats: &[Repeat]) -> Self {
         let (mut trials, mut requests) = (BTreeSet::new(), HashMap::new());

@@ -57,6 +57,9 @@ pub struct Deck {
     /// Trials (`0-9,14`) for which the plan asks for something else now than their table says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) requests: Vec<(String, Resources)>,
+    /// Trials (`0-9,14`) whose requests hold until they have run, whatever the plan asks for: those of `retry`, and of `[retry]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) own_requests: Vec<(String, Resources)>,
     /// Trials (`0-9,14`) that have had too little memory: nothing else runs beside one, for it would have no more now.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) alone: String,
@@ -119,6 +122,8 @@ pub struct Terms<'a> {
     pub(crate) memory_mib: Option<u64>,
     /// The plan's current requests; see [`Deck::requests`].
     pub(crate) requests: &'a [(String, Resources)],
+    /// Requests that hold until their trials have run; see [`Deck::own_requests`].
+    pub(crate) own_requests: &'a [(String, Resources)],
     /// The trials beside which nothing else runs; see [`Deck::alone`].
     pub(crate) alone: &'a str,
     /// Whose memory is learnt; see [`Deck::memory`].
@@ -146,6 +151,7 @@ impl<'a> Terms<'a> {
             devices: None,
             memory_mib: None,
             requests: &[],
+            own_requests: &[],
             alone: "",
             memory: &[],
             program: &[],
@@ -162,7 +168,9 @@ impl<'a> Terms<'a> {
 /// When the disk refuses.
 pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>) -> Result<Deck> {
     let Terms { seq, plan, max_running, cores, gpus, gpu_share, memory_mib, .. } = terms;
-    let Terms { requests, alone, memory, program, by_plan, pull, devices, retry, .. } = terms;
+    let Terms {
+        requests, own_requests, alone, memory, program, by_plan, pull, devices, retry, ..
+    } = terms;
     let deck = Deck {
         format: FORMAT,
         deck: before.last().map_or(0, |d| d.deck) + 1,
@@ -180,6 +188,7 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
         devices: devices.map(<[DeviceId]>::to_vec),
         memory_mib,
         requests: requests.to_vec(),
+        own_requests: own_requests.to_vec(),
         alone: alone.to_owned(),
         memory: memory.to_vec(),
         program: program.to_vec(),

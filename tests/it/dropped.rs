@@ -134,18 +134,20 @@ fn a_chain_goes_on_without_a_trial_that_the_plan_has_dropped() {
 
 /// An agent that still has another trial took the chain over from one that was killed, and passed over the trial while the plan did
 /// not have it.
+/// A plan of a chain and a trial `d`. Each writes its name, and waits until it may end.
+fn chain_and_d(chain: &str) -> String {
+    let trials: Vec<String> = (chain.chars())
+        .map(|name| format!("[[trials]]\ntask_id = \"c\"\nname = \"{name}\"\n"))
+        .chain(["[[trials]]\ntask_id = \"d\"\nname = \"d\"\n".to_owned()])
+        .collect();
+    let code = "echo $HPCSWEEP_PARAM_NAME >>events; until [ -e go.$HPCSWEEP_PARAM_NAME ]; do sleep 0.01; done";
+    shell(code, &format!("[pull]\nlease = 0.6\n{}", trials.concat()))
+}
+
 #[test]
 fn what_the_plan_brings_back_runs_again_although_an_agent_passed_over_it() {
     let world = World::new();
-    let plan = |chain: &str| {
-        let trials: Vec<String> = (chain.chars())
-            .map(|name| format!("[[trials]]\ntask_id = \"c\"\nname = \"{name}\"\n"))
-            .chain(["[[trials]]\ntask_id = \"d\"\nname = \"d\"\n".to_owned()])
-            .collect();
-        let code = "echo $HPCSWEEP_PARAM_NAME >>events; until [ -e go.$HPCSWEEP_PARAM_NAME ]; do sleep 0.01; done";
-        let pull = "[pull]\nlease = 0.6\n";
-        world.write("plan.toml", &shell(code, &format!("{pull}{}", trials.concat())));
-    };
+    let plan = |chain: &str| world.write("plan.toml", &chain_and_d(chain));
     let start = |slots: &str| world.start(&["worker", "--pull", "plan.toml", "--slots", slots]);
     let begun =
         |lines: &str| wait_until(lines, || world.exists("events") && world.read("events") == lines);
@@ -173,4 +175,40 @@ fn what_the_plan_brings_back_runs_again_although_an_agent_passed_over_it() {
     drop(first.end(&world));
     assert_eq!(world.counts(), r#"{"done":4}"#);
     assert_eq!(world.read("events"), "a\nd\na\nb\nc\n");
+}
+
+/// As before, but the agent runs a later trial of the chain when the plan brings it back.
+#[test]
+fn what_the_plan_brings_back_runs_when_the_rest_of_its_chain_has_ended() {
+    let world = World::new();
+    let plan = |chain: &str| world.write("plan.toml", &chain_and_d(chain));
+    let start = |slots: &str| world.start(&["worker", "--pull", "plan.toml", "--slots", slots]);
+    let until = |events: &str| {
+        wait_until(events, || world.exists("events") && world.read("events") == events);
+    };
+    for name in ["a", "b", "d"] {
+        world.write(&format!("go.{name}"), "");
+    }
+    std::fs::remove_file(world.path("go.a")).unwrap();
+    plan("abc");
+    let first = start("1");
+    until("a\n");
+    plan("ac");
+    let second = start("2");
+    until("a\nd\n");
+    first.signal(Signal::SIGKILL);
+    drop(first.end(&world));
+    until("a\nd\na\n");
+    world.write("go.a", "");
+    until("a\nd\na\nc\n");
+    plan("abc");
+    let third = start("1");
+    wait_until("it has joined", || world.run(&["status"]).out.contains("2 agents at work"));
+    world.write("go.c", "");
+    for agent in [second, third] {
+        assert_eq!(agent.end(&world).code, 0);
+    }
+    assert_eq!(start("1").end(&world).code, 0);
+    assert_eq!(world.counts(), r#"{"done":4}"#);
+    assert_eq!(world.read("events"), "a\nd\na\nc\nb\n");
 }

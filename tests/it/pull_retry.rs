@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::local::shell;
 use crate::world::{World, wait_until};
 
 /// A sweep whose trial 1 fails until there is a file `mended`, and whose trial 2 waits for a file `go`.
@@ -101,4 +102,33 @@ fn what_a_plan_adds_behind_a_failure_waits_while_that_runs_again() {
         (counts(&world), world.read("events")),
         (r#"{"done":2}"#.into(), "0\n0\n1\n".into())
     );
+}
+
+/// Requests of `retry` hold until the trial has run, whatever is submitted in between.
+#[test]
+fn a_request_of_retry_outlives_other_submissions() {
+    let world = World::new();
+    let plan = |values: &str| {
+        let auto = "memory = { first = \"64M\" }\nwalltime = \"10m\"\n";
+        shell("[ -e fine ]", &format!("[resources]\n{auto}[grid]\na = [{values}]\n"))
+    };
+    world.write("plan.toml", &plan("0, 1, 2"));
+    let agent = || world.run(&["worker", "--pull", "plan.toml", "--slots", "1"]).code;
+    assert_eq!(agent(), 1);
+    world.write("fine", "");
+    world.run(&["retry", "0", "--walltime", "20m", "--memory", "128M"]).ok();
+    world.run(&["retry", "1", "--walltime", "30m"]).ok();
+    world.write("plan.toml", &plan("0, 1, 2, 3"));
+    agent();
+    let columns = [
+        "collect",
+        "--attempts",
+        "--format",
+        "csv",
+        "--columns",
+        "trial,asked_walltime_s,asked_memory",
+    ];
+    let asked = "trial,asked_walltime_s,asked_memory\n0,600,67108864\n0,1200,134217728\n1,600,67108864\n\
+                 1,1800,67108864\n2,600,67108864\n3,600,67108864\n";
+    assert_eq!(world.run(&columns).ok(), asked);
 }

@@ -117,7 +117,8 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     }
 
     /// Records that a trial does not run because the plan no longer has it. The lock keeps submissions away meanwhile: one that
-    /// brings the trial back has either done so already, or finds the record and enqueues the trial again.
+    /// brings the trial back has either done so already, or finds the record. It enqueues the trial again when nothing of its chain
+    /// is in hand any more.
     fn pass_over(&mut self, unit: Unit, trial: u64) -> Result<Opened> {
         let lock = Lock::take(&self.membership.tree);
         let (Ok(lock), Ok(is_dropped)) = (lock, self.membership.is_dropped(trial)) else {

@@ -12,7 +12,7 @@ use crate::graph::shapes::Shapes;
 use crate::host::Vars;
 use crate::host::gpus::DeviceId;
 use crate::idset::IdSet;
-use crate::plan::{GpuIds, Learn, Mode, Plan, Resources, Retry, Trial};
+use crate::plan::{GpuIds, Learn, Mode, OnFailure, Plan, Resources, Retry, Trial};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
@@ -24,12 +24,12 @@ use crate::submit::pilots::hands;
 use crate::submit::{
     Source, check_caps, check_growth, check_writable, local, retry, secure, snapshot,
 };
-use crate::tree::deck::{self, Terms};
+use crate::tree::deck::{self, Deck, Terms};
 use crate::tree::journal::{self, Journal};
 use crate::tree::ledger::{self, Entry, Ledger};
 use crate::tree::lock::{self, Lock};
-use crate::tree::records::{self, Record};
-use crate::tree::{Tree, table};
+use crate::tree::records::{self, Outcome, Record};
+use crate::tree::{Tree, table, terms};
 
 /// Options from the command line.
 #[derive(Debug, Default, Clone)]
@@ -113,7 +113,7 @@ pub fn deal(
     // Entries of the ledger about trials whose ends the records already have belong to earlier decks.
     ledger.follow(&tree)?;
     let (repeats, alone) = repeats((&tree, &lock), source, options, &known, &covered, &diff)?;
-    let retry = options.retry.clone().and(&repeats);
+    let retry = options.retry.clone().and(&repeats).keeping(kept(&decks, &covered));
     retry.change(&mut diff);
     let failures = Failures { retry: retry.clone(), ..Failures::default() };
     let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
@@ -143,6 +143,7 @@ pub fn deal(
         gpu_share: plan.schedule.gpu_share,
         devices: devices.as_deref(),
         requests: &requests(&diff),
+        own_requests: &retry.own_requests(),
         alone: &alone,
         memory: &learnt(plan, &diff, &retry),
         memory_mib: asked().filter_map(|request| request.memory_mib).max(),
@@ -201,6 +202,18 @@ fn repeats(
         .filter_map(|trial| Some((*trial, Resources::clone(repeats.request(*trial)?))));
     let grown = grown.collect();
     Ok((Again::with_requests(trials, grown), repeats.all_alone()))
+}
+
+/// The requests of trials in the hands of agents that hold until they have run.
+fn kept(decks: &[Deck], covered: &HashSet<u64>) -> HashMap<u64, Arc<Resources>> {
+    let mut all = HashMap::new();
+    for (trials, request) in decks.last().map_or(&[][..], |deck| &deck.own_requests) {
+        let request = Arc::new(request.clone());
+        let trials = IdSet::of_numbers(trials).unwrap_or_default();
+        let held = trials.iter().map(u64::from).filter(|trial| covered.contains(trial));
+        all.extend(held.map(|trial| (trial, Arc::clone(&request))));
+    }
+    all
 }
 
 /// The older and new trials to enqueue. An agent would wait for ever behind a trial that does not run, so these are
@@ -266,20 +279,39 @@ fn is_same(tree: &Tree, source: &Source, hash: &str) -> Result<bool> {
     Ok(same && Ledger::read(tree)?.halted.is_none())
 }
 
-/// Whether all agents are through, and a trial has no end all the same: its end was damaged, say.
+/// Whether all agents are through, and a trial has no end all the same: its end was damaged, say. Or agents passed over it because
+/// the plan had dropped it, and the plan has it again.
 fn is_left_behind(tree: &Tree) -> Result<bool> {
     let decks = deck::read(tree)?;
     let total = deck::total(&decks);
     if !Ledger::read(tree)?.is_over(total) {
         return Ok(false);
     }
-    let known = records::all(tree)?;
-    let is_over = |unit, trials: Vec<u64>| {
+    let (known, dropped) = (records::all(tree)?, terms::dropped(tree)?);
+    for (unit, trials) in (0..).zip(deck::units(tree, &decks, 0, total)?) {
         let dealt = deck::of_unit(&decks, unit).map_or(0, |deck| deck.seq);
-        trials.iter().all(|trial| known.get(trial).is_some_and(|record| record.is_over(dealt)))
-    };
-    let mut units = (0..).zip(deck::units(tree, &decks, 0, total)?);
-    Ok(units.any(|(unit, trials)| !is_over(unit, trials)))
+        for trial in &trials {
+            let record = known.get(trial);
+            if !record.is_some_and(|record| record.is_over(dealt)) {
+                return Ok(true);
+            }
+            if record.is_some_and(Record::is_skipped)
+                && !dropped.has(*trial)
+                && is_free(tree, *trial, &known)?
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Whether no failure stops a chain before a trial.
+fn is_free(tree: &Tree, trial: u64, known: &HashMap<u64, Record>) -> Result<bool> {
+    let (_, row) = table::find(tree, trial)?;
+    let Some(before) = terms::before(tree, &row)? else { return Ok(true) };
+    let is_done = known.get(&before).and_then(Record::outcome) == Some(Outcome::Done);
+    Ok(is_done || grow::on_failure(&table::heads(tree)?) == OnFailure::Continue)
 }
 
 /// An agent with `--serve` cannot run trials that run a command.

@@ -382,6 +382,11 @@ impl Record {
         done || (last && ended) || (self.skipped.is_some() && since(self.skipped_at))
     }
 
+    /// Whether it was skipped, and has no result.
+    pub(crate) fn is_skipped(&self) -> bool {
+        self.skipped.is_some() && self.outcome().is_none()
+    }
+
     /// Why it did not run again by itself; `None` where it has begun since, or where that was not to be decided.
     pub(crate) fn left(&self) -> Option<&str> {
         let last = self.decisions.last().filter(|last| !last.again)?;
