@@ -35,7 +35,7 @@ pub(crate) fn without_missing<'a>(
     match gone.as_slice() {
         [] => (there, None),
         [one] => {
-            (there, Some(format!("{} does not exist, although other files tell of it", one.file)))
+            (there, Some(format!("{} does not exist, although other files refer to it", one.file)))
         }
         [first, ..] => {
             let files = crate::words::count(gone.len() as u64, "file");

@@ -10,13 +10,13 @@ use crate::cause::Cause;
 use crate::idset::IdSet;
 use crate::plan::Resources;
 use crate::status::{Status, Taker};
+use crate::tree::Tree;
 use crate::tree::damage::Damage;
 use crate::tree::journal::Journal;
 use crate::tree::records::index::Noter;
 use crate::tree::records::{self, Outcome, Record, array_of};
 use crate::tree::table::{self, Head, Row};
 use crate::tree::waves;
-use crate::tree::{Tree, deck};
 
 /// What the trials of a sweep asked for.
 pub(crate) struct Requests {
@@ -25,8 +25,6 @@ pub(crate) struct Requests {
     jobs: HashMap<String, Vec<Resources>>,
     /// What a trial of a job would have asked for as memory, MiB, if nothing had been learnt.
     first: HashMap<(String, u64), u64>,
-    /// The trials whose memory agents learn.
-    learnt_by_agents: IdSet,
     /// The link of a trial, in arrays whose elements have several.
     links: HashMap<(String, u64), usize>,
 }
@@ -65,25 +63,13 @@ impl Requests {
             }
             jobs.insert(job, requests);
         }
-        let mut learnt_by_agents = IdSet::default();
-        for (trials, _) in deck::read(tree).unwrap_or_default().iter().flat_map(|deck| &deck.memory)
-        {
-            let trials = IdSet::of_numbers(trials).unwrap_or_default();
-            learnt_by_agents = learnt_by_agents.union(&trials);
-        }
-        Ok(Self { heads: table::heads(tree)?, jobs, first, learnt_by_agents, links })
+        Ok(Self { heads: table::heads(tree)?, jobs, first, links })
     }
 
     /// What it would have asked for as memory, if that was learnt.
-    fn first(
-        &self,
-        (trial, own): (u64, Option<&Resources>),
-        attempt: &records::Attempt,
-    ) -> Option<u64> {
-        if attempt.bundle.is_some() && self.learnt_by_agents.has(trial) {
-            let learnt = attempt.start.resources.as_ref()?.memory_mib;
-            let first = self.by_table(trial, own)?.memory_mib;
-            return first.filter(|first| Some(*first) != learnt);
+    fn first(&self, trial: u64, attempt: &records::Attempt) -> Option<u64> {
+        if attempt.start.unlearnt_mib > 0 {
+            return Some(attempt.start.unlearnt_mib);
         }
         if self.first.is_empty() {
             return None;
@@ -158,7 +144,7 @@ impl Ended {
             };
             if ending != Ending::Other || attempt.end.is_some() {
                 let request = self.shared(request);
-                let first = requests.first((trial, own), attempt);
+                let first = requests.first(trial, attempt);
                 self.all.push(measured((trial, request), ending, attempt, first));
             }
         }

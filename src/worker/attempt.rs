@@ -223,6 +223,7 @@ impl Attempt<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             resources: self.job.own_resources().map(Box::new),
             seq: self.recorder.seq,
+            unlearnt_mib: 0,
             behind: self.recorder.behind,
         })
     }

@@ -442,7 +442,7 @@ fn a_record_that_was_removed_is_named() {
     let record = |trial: u64| format!("records/000/{trial}.1.jsonl");
     let remove = |trial| fs::remove_file(world.path("results/s").join(record(trial))).unwrap();
     remove(1);
-    let first = "records/000/1.1.jsonl does not exist, although other files tell of it";
+    let first = "records/000/1.1.jsonl does not exist, although other files refer to it";
     assert_eq!(
         world.run(&["collect", "--columns", "trial,state", "--format", "csv"]).whole(),
         format!(

@@ -329,15 +329,6 @@ fn a_pilot_that_was_deleted_leaves_its_trials_to_the_others() {
     assert_eq!(pbs.world.read("events").lines().count(), 7);
 }
 
-/// How many entries of the ledger have this in them.
-fn entries(world: &World, text: &str) -> usize {
-    let files = world.files("results/s/claims");
-    // Others are being written.
-    let entries = files.iter().filter(|name| name.ends_with(".json"));
-    let has = |name: &&String| world.read(&format!("results/s/claims/{name}")).contains(text);
-    entries.filter(has).count()
-}
-
 /// Kills the agents of a sweep as a node that fails does; how many they were.
 fn kill_agents(world: &World) -> usize {
     let bundles = world.files("results/s/agents");
@@ -357,7 +348,7 @@ fn pilots_that_come_after_others_were_killed_take_their_trials_over() {
     // Both hold more than they run.
     wait_until("both are at it", || {
         let began = pbs.world.files(".").iter().filter(|f| f.starts_with("events.")).count();
-        began == 2 && entries(&pbs.world, "\"take\"") >= 3
+        began == 2 && pbs.world.entries("results/s", "\"take\"") >= 3
     });
     assert_eq!(kill_agents(&pbs.world), 2);
     pbs.wait_idle();
@@ -412,7 +403,7 @@ fn pilots_that_are_about_to_leave_keep_no_others_away() {
     pbs.submit(&plan(2, code, "[pull]\nlease = \"3s\"\n"), &asked).ok();
     wait_until("they are at it", || pbs.world.read("events").lines().count() == 2);
     pbs.world.call("qdel", &["0[].pbshead"]);
-    wait_until("they say so", || entries(&pbs.world, "\"leaving\":true") == 2);
+    wait_until("they say so", || pbs.world.entries("results/s", "\"leaving\":true") == 2);
     let ran = pbs.again(&asked);
     assert!(ran.err.starts_with("array 2: 2 pilots as job 1[].pbshead\n"), "{}", ran.whole());
     // None of those that come leaves to others what others leave.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::pull_faults::{SAYS, SHORT, begun, counts, entries, plan, start, world};
+use crate::pull_faults::{SAYS, SHORT, begun, counts, plan, start, world};
 use crate::pull_running::agent;
 use crate::world::{PROGRAM, Started, World, wait_until};
 
@@ -98,7 +98,10 @@ fn clocks_that_jump_expire_nobody_and_lose_nothing() {
     }
     assert_eq!(counts(&world), r#"{"done":24}"#);
     assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 24]);
-    assert_eq!((entries(&world, "join"), entries(&world, "expire")), (2, 0));
+    assert_eq!(
+        (world.entries("results/p", "\"join\""), world.entries("results/p", "\"expire\"")),
+        (2, 0)
+    );
     // The library did move the clock of one of them.
     let mut days: Vec<f64> = Vec::new();
     for file in world.files("results/p/agents").iter().filter(|f| f.ends_with("jsonl")) {
@@ -143,7 +146,7 @@ fn of_agents_that_sleep_in_turns_each_is_named_once() {
         sleeper.signal(Signal::SIGCONT);
     }
     sleepers[0].signal(Signal::SIGSTOP);
-    wait_until("it is taken for dead", || entries(&world, "expire") == 1);
+    wait_until("it is taken for dead", || world.entries("results/p", "\"expire\"") == 1);
     assert_eq!(sleepers.each_ref().map(named), [1, 1], "{}", world.read("idle"));
     sleepers[0].signal(Signal::SIGCONT);
     fs::remove_file(world.path("events.wait")).unwrap();

@@ -72,11 +72,7 @@ fn begun(world: &World, run: &str) -> usize {
 /// with the run of the first link that counts.
 fn judge(world: &World, what: &str) {
     let events = world.read("events");
-    let claims: String = world
-        .files("results/p/claims")
-        .iter()
-        .map(|file| world.read(&format!("results/p/claims/{file}")))
-        .collect();
+    let claims = world.ledger("results/p").concat();
     let story = format!("{what}\n{events}\n{}\n{claims}", world.read("events.hooks"));
     let table = world.table(&["results/p"]);
     let state = |trial: usize| table[trial]["state"].as_str().unwrap().to_owned();

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::kill::in_own_mounts;
-use crate::pull_faults::{SAYS, SHORT, begun, counts, entries, plan, start, world};
+use crate::pull_faults::{SAYS, SHORT, begun, counts, plan, start, world};
 use crate::world::{PROGRAM, ROOT, Started, World, wait_until};
 
 /// Lays a plan down on a disk of one megabyte, starts an agent there, and does the rest of a script, in which `outcome`
@@ -98,7 +98,10 @@ fn agents_wait_for_a_quota_as_for_a_full_disk() {
     assert!(world.read("said").contains("the results tree is back"), "{}", world.read("said"));
     assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 4]);
     assert_eq!(counts(&world), r#"{"done":4}"#);
-    assert_eq!((entries(&world, "expire"), world.column("attempts")), (0, vec!["1".to_owned(); 4]));
+    assert_eq!(
+        (world.entries("results/p", "\"expire\""), world.column("attempts")),
+        (0, vec!["1".to_owned(); 4])
+    );
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn a_trial_whose_terms_cannot_be_read_for_a_moment_runs_when_they_can() {
     second.args(["worker", "--pull", "plan.toml", "--slots", "1"]);
     second.stderr(fs::File::create(world.path("said")).unwrap());
     let mut second = Started { child: second.spawn().unwrap() };
-    wait_until("the second is held", || entries(&world, "take") == 2);
+    wait_until("the second is held", || world.entries("results/p", "\"take\"") == 2);
     world.write("results/p/terms.json", "{");
     wait_until("it says so", || world.read("said").contains("terms.json"));
     fs::remove_file(world.path("results/p/terms.json")).unwrap();
@@ -221,7 +224,7 @@ fn a_tree_that_is_away_for_a_while_is_waited_for_and_not_made_anew() {
         }
         assert_eq!(counts(&world), r#"{"done":30}"#);
         assert_eq!(begun(&world).into_values().collect::<Vec<_>>(), [1; 30]);
-        assert_eq!(entries(&world, "expire"), 0);
+        assert_eq!(world.entries("results/p", "\"expire\""), 0);
         assert_eq!(world.column("attempts"), ["1"; 30]);
     }
 }

@@ -53,13 +53,6 @@ pub(crate) fn counts(world: &World) -> String {
     world.status()["counts"].to_string()
 }
 
-/// How many entries of a kind the ledger has.
-pub(crate) fn entries(world: &World, event: &str) -> usize {
-    let word = format!("\"event\":\"{event}\"");
-    let files = world.files("results/p/claims");
-    files.iter().filter(|f| world.read(&format!("results/p/claims/{f}")).contains(&word)).count()
-}
-
 /// Starts agents one after the other until one has ended by itself; how many were killed.
 fn agents_until_done(world: &World, slots: &str) -> u32 {
     for killed in 0..20 {
@@ -375,5 +368,5 @@ fn what_dead_agents_held_is_dealt_anew_when_the_plan_has_grown_meanwhile() {
     start(&world, "2").end(&world).ok();
     assert_eq!(counts(&world), r#"{"done":6}"#);
     assert_eq!(begun(&world).into_keys().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
-    assert_eq!(entries(&world, "expire"), 2);
+    assert_eq!(world.entries("results/p", "\"expire\""), 2);
 }

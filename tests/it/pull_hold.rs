@@ -26,15 +26,6 @@ fn busy(world: &World) -> Started {
     agent
 }
 
-/// How many entries of a kind the ledger has.
-fn entries(world: &World, event: &str) -> usize {
-    let word = format!("\"event\":\"{event}\"");
-    let files = world.files("results/p/claims");
-    // Not what is on its way to its name.
-    let has = |f: &&String| world.read(&format!("results/p/claims/{f}")).contains(&word);
-    files.iter().filter(|f| f.ends_with(".json")).filter(has).count()
-}
-
 #[track_caller]
 fn said(world: &World, verb: &str, expected: &str) {
     let ran = world.run(&[verb]);
@@ -49,7 +40,7 @@ fn agents_begin_nothing_of_a_sweep_that_is_held() {
     let agent = busy(&world);
     said(&world, "hold", HELD);
     said(&world, "hold", "nothing of it waits to begin");
-    wait_until("it has given the rest back", || entries(&world, "back") == 1);
+    wait_until("it has given the rest back", || world.entries("results/p", "\"back\"") == 1);
     let user = hpcsweep::host::vars::user_name();
     let status = world.run(&["status"]);
     assert!(status.out.contains(&format!("held by {user}")), "{}", status.whole());
@@ -94,7 +85,7 @@ fn links_that_the_plan_has_dropped_are_not_begun_when_an_agent_has_given_them_ba
     let agent = busy(&world);
     chain("0, 1, 4");
     let second = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
-    wait_until("it has come with the plan", || entries(&world, "join") == 2);
+    wait_until("it has come with the plan", || world.entries("results/p", "\"join\"") == 2);
     // The agent that has them runs them to their end, and every reader says so.
     assert_eq!(world.status()["counts"].to_string(), r#"{"done":1,"queued":3,"running":1}"#);
     let seen = world.run(&["watch", "--once"]).out;
@@ -153,12 +144,12 @@ fn an_agent_that_is_still_there_when_its_sweep_is_released_goes_on() {
     let world = world(12);
     let agent = busy(&world);
     said(&world, "hold", HELD);
-    wait_until("it has given the rest back", || entries(&world, "back") == 1);
+    wait_until("it has given the rest back", || world.entries("results/p", "\"back\"") == 1);
     assert!(world.run(&["release"]).code == 0);
     world.write("go", "");
     agent.end(&world).ok();
     assert_eq!(world.status()["counts"].to_string(), r#"{"done":12}"#);
-    assert_eq!(entries(&world, "join"), 1);
+    assert_eq!(world.entries("results/p", "\"join\""), 1);
 }
 
 #[test]

@@ -88,3 +88,57 @@ fn agents_of_one_job_divide_its_memory() {
     assert_eq!(most.lines().count(), 8);
     assert!(most.lines().all(|n| n == "1" || n == "2"), "{most}");
 }
+
+/// A plan of trials that ask for 64 MiB and one of 390, and each writes its name; those called `gate` wait.
+fn with_a_big_one(trials: &str) -> World {
+    let code = "echo $HPCSWEEP_PARAM_W >>events; [ $HPCSWEEP_PARAM_W != gate ] || until [ -e go ]; do sleep 0.01; done";
+    let world = World::new();
+    let big = "[[trials]]\nw = \"big\"\nresources.memory = \"390M\"\n";
+    let first = "[resources]\nmemory = { first = \"64M\" }\n[pull]\nlease = 5\n";
+    world.write("plan.toml", &shell(code, &format!("{first}{trials}{big}")));
+    world
+}
+
+/// Starts an agent of a job with 400 MiB.
+fn agent_of(world: &World, slots: &str) -> Started {
+    let mut command = world.command(PROGRAM);
+    command.args(["worker", "--pull", "plan.toml", "--slots", slots]);
+    command.env("SLURM_JOB_ID", "12").env("SLURM_MEM_PER_NODE", "400");
+    command.stderr(
+        std::fs::File::options().create(true).append(true).open(world.path("said")).unwrap(),
+    );
+    Started { child: command.spawn().unwrap() }
+}
+
+#[test]
+fn the_next_trials_of_chains_do_not_overtake_one_that_waits_for_memory() {
+    let link = |chain: u32, w: &str| format!("[[trials]]\ntask_id = {chain}\nw = \"{w}\"\n");
+    let chain = |id: u32| ["gate", "next", "last"].map(|w| link(id, w)).concat();
+    let world = with_a_big_one(&format!("{}{}", chain(1), chain(2)));
+    let mut agent = agent_of(&world, "3");
+    wait_until("it waits", || {
+        world.read("said").contains("memory is learnt: trial 6 waits for 390M of 400M")
+    });
+    world.write("go", "");
+    assert!(agent.child.wait().unwrap().success());
+    let events = world.read("events");
+    assert_eq!(events.lines().collect::<Vec<_>>()[..3], ["gate", "gate", "big"], "{events}");
+}
+
+#[test]
+fn an_idle_agent_gets_what_waits_for_memory_at_another() {
+    let world = with_a_big_one("[[trials]]\nw = \"gate\"\n");
+    let mut first = agent_of(&world, "2");
+    wait_until("it waits", || {
+        world.read("said").contains("memory is learnt: trial 1 waits for 390M of 400M")
+    });
+    let mut second = agent_of(&world, "1");
+    wait_until("the other runs it", || {
+        world.exists("events") && world.read("events").ends_with("big\n")
+    });
+    // The first took both and gave the big one back; the second took that.
+    let entries = ["take", "back"].map(|event| world.entries("results/s", &format!("\"{event}\"")));
+    assert_eq!(entries, [2, 1]);
+    world.write("go", "");
+    assert!(first.child.wait().unwrap().success() && second.child.wait().unwrap().success());
+}

@@ -119,10 +119,24 @@ impl World {
         self.files(&folder).iter().map(|name| self.read(&format!("{folder}/{name}"))).collect()
     }
 
+    /// The entries of a sweep's ledger. Agents remove what they no longer need at any moment.
+    pub(crate) fn ledger(&self, sweep: &str) -> Vec<String> {
+        let folder = format!("{sweep}/claims");
+        let files = self.files(&folder);
+        let whole = files.iter().filter(|name| name.ends_with(".json") && !name.contains("/."));
+        whole.filter_map(|name| fs::read_to_string(self.path(&folder).join(name)).ok()).collect()
+    }
+
+    /// How many entries of a sweep's ledger have this in them.
+    pub(crate) fn entries(&self, sweep: &str, text: &str) -> usize {
+        self.ledger(sweep).iter().filter(|entry| entry.contains(text)).count()
+    }
+
     /// Every file under a folder, relative to it, sorted.
     pub(crate) fn files(&self, folder: &str) -> Vec<String> {
         fn walk(folder: &Path, root: &Path, found: &mut Vec<String>) {
-            for entry in fs::read_dir(folder).unwrap() {
+            // A folder that an agent has just removed is empty.
+            for entry in fs::read_dir(folder).into_iter().flatten() {
                 let path = entry.unwrap().path();
                 if path.is_dir() && !path.is_symlink() {
                     walk(&path, root, found);

@@ -29,7 +29,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         };
         // It is not claimed if it would wait for memory, or for the devices of the run that it is to overtake.
         if let Some(row) = named
-            && (!self.has_room(&row)? || !matches!(self.reserve(i, &row)?, Devices::There))
+            && (!self.has_room(Some(&row))? || !matches!(self.reserve(i, &row)?, Devices::There))
         {
             return Ok(false);
         }

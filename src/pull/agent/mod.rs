@@ -60,6 +60,8 @@ pub(super) struct Agent<P, T> {
     guard: Option<Guard>,
     /// The memory for the agents of its job on this host, MiB; `None`: unknown.
     memory_mib: Option<u64>,
+    /// The memory for which the job has asked for this agent's slots, MiB, where the job is not told what it has.
+    own_mib: Option<u64>,
     /// What the trial in each slot asks for, MiB.
     asked_mib: Vec<u64>,
     /// Whether it was said that trials wait for memory.
@@ -128,6 +130,8 @@ pub(crate) fn run(
     guard.note(&agent.lifecycle.membership.name);
     agent.guard = Some(guard);
     agent.memory_mib = bind::memory_mib(vars);
+    let slots = u64::from(agent.lifecycle.membership.slots);
+    agent.own_mib = bind::asked_mib(deck, vars).map(|mib| mib.saturating_mul(slots));
     let lived = agent.live(signals);
     // Processes that programs have left behind without the agent's mark.
     process::end_strays(None);
@@ -183,6 +187,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             hooks,
             guard: None,
             memory_mib: None,
+            own_mib: None,
             has_said_full: false,
             is_out: false,
         }
@@ -314,7 +319,9 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         if !self.lifecycle.has_time() {
             return Ok(any);
         }
-        let Lifecycle { membership, needs, .. } = &mut self.lifecycle;
+        let Lifecycle { membership, needs, is_full, .. } = &mut self.lifecycle;
+        // What has ended may have made room.
+        *is_full &= !needs.is_stale;
         needs.look(membership)?;
         for i in 0..self.slots.len() {
             while self.slots[i].is_free() && self.lifecycle.leaving.is_none() {
@@ -348,15 +355,13 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             self.lifecycle.postpone(unit);
             return Ok(true);
         }
-        if let Some(row) = unit.rows.front()
-            && !self.has_room(&row.clone())?
-        {
-            // Smaller ones do not overtake it: it would never begin.
-            self.lifecycle.membership.put_first(unit);
-            return Ok(false);
-        }
         match self.lifecycle.open(unit)? {
+            Opened::Run(unit, _) if !self.has_room(unit.rows.front())? => {
+                self.lifecycle.wait_for_memory(unit);
+                Ok(false)
+            }
             Opened::Run(unit, attempt) => {
+                self.lifecycle.is_full = false;
                 // A copy of it may run here too: the number of the attempt shows which of the two has won.
                 let running = self.slots.iter().filter_map(P::running);
                 let trial = unit.rows.front().map(|row| row.id);
@@ -370,10 +375,11 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
     }
 
     /// Whether a trial has the memory that it asks for beside those that run, where that is learnt. One alone may always begin.
-    fn has_room(&mut self, row: &Row) -> Result<bool> {
+    fn has_room(&mut self, row: Option<&Row>) -> Result<bool> {
+        let Some(row) = row else { return Ok(true) };
         let membership = &self.lifecycle.membership;
         let Some(all) = self.memory_mib.filter(|_| membership.learns()) else { return Ok(true) };
-        let all = membership.share_of(all);
+        let all = membership.share_of(all).min(self.own_mib.unwrap_or(u64::MAX));
         let taken = self.slots.iter().zip(&self.asked_mib);
         let mut taken =
             taken.filter(|(slot, _)| slot.running().is_some()).map(|(_, mib)| *mib).peekable();
@@ -442,6 +448,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         let asked_mib = request.memory_mib.unwrap_or(0);
         let by_table = row.resources.as_deref().unwrap_or(&head.resources);
         let own = (request != by_table).then(|| Box::new(request.clone()));
+        let unlearnt_mib = self.lifecycle.unlearnt_mib(&row)?;
         let may_end = request.walltime_s.is_some() || membership.settings().repeatable;
         let until = self.lifecycle.until();
         let code = match membership.code_of(trial) {
@@ -467,6 +474,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             devices,
             snapshot,
             resources: own,
+            unlearnt_mib,
             ..Start::default()
         });
         let before = self.lifecycle.membership.bundle.waiting();

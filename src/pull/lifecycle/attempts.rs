@@ -39,7 +39,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     /// The next unit for one of `free` slots: one that it holds or can take, else one whose pause is over.
     pub(crate) fn next_unit(&mut self, free: u64) -> Result<Option<Unit>> {
         let left = self.time.until.map(|end| end.saturating_duration_since(clock::awake()));
-        if !self.later.iter().any(|later| later.for_devices) {
+        if !self.is_full && !self.later.iter().any(|later| later.for_devices) {
             self.membership.fill(free, left.map(|left| left.as_secs_f64()))?;
         }
         if let Some(unit) = self.membership.next_unit()? {
@@ -379,18 +379,18 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         };
         unit.rows.pop_front();
         (unit.link, unit.tries, unit.faults, unit.cuts, unit.looks) = (unit.link + 1, 0, 0, 0, 0);
-        (unit.spent, unit.repeats, unit.grown, unit.alone) = (0, 0, 0, false);
-        if unit.rows.is_empty() {
-            return Ok(());
-        }
+        (unit.spent, unit.repeats, unit.grown) = (0, 0, 0);
+        let Some(next) = unit.rows.front() else { return Ok(()) };
+        let deck = deck::of_unit(&self.membership.decks, unit.number);
+        unit.alone = deck.is_some_and(|deck| deck.has_alone(next.id));
         if state != Some(Outcome::Done) && self.membership.on_failure() == OnFailure::Stop {
             let what = state.map_or(Break::NoEnd, Break::Ended);
             self.skip(&unit, &what.reason(trial))?;
         } else if self.leaving.is_some() {
             self.membership.give_back(vec![unit.piece()]);
         } else {
-            // A chain that has begun continues before new ones begin.
-            self.membership.put_first(unit);
+            // A chain that has begun continues before new ones begin, but for one that waits for memory.
+            self.membership.put_behind(usize::from(self.is_full), unit);
         }
         Ok(())
     }

@@ -110,6 +110,8 @@ pub(super) struct Lifecycle<T> {
     pub(crate) spent: Spent,
     /// What trials with memory that is learnt need.
     pub(crate) needs: Needs,
+    /// Whether the first unit that waits here has no room beside the trials that run.
+    pub(crate) is_full: bool,
 }
 
 impl<T: FnMut(News<'_>)> Lifecycle<T> {
@@ -136,6 +138,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             logged: HashSet::new(),
             spent: Spent::default(),
             needs: Needs::default(),
+            is_full: false,
         }
     }
 
@@ -232,6 +235,13 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         let name = self.membership.name.clone();
         (self.tell)(News::Joined(&name, self.membership.slots));
         Ok(Activity::Busy)
+    }
+
+    /// Keeps a unit until trials here have ended. Nothing overtakes it: it would never begin. Others get what the agent does not
+    /// hold yet.
+    pub(super) fn wait_for_memory(&mut self, unit: Unit) {
+        self.is_full = true;
+        self.membership.put_first(unit);
     }
 
     /// Keeps a unit for a moment.

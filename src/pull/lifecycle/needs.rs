@@ -24,6 +24,8 @@ pub(crate) struct Needs {
     used: HashMap<String, u64>,
     /// Bytes that were read of the bundle of each agent.
     read: HashMap<String, u64>,
+    /// Whether the records of workers were read.
+    has_workers: bool,
     /// When the other agents' bundles were read; `None`: nothing was read yet.
     at: Option<Instant>,
     /// Whether a trial has ended here since the agent's own bundle was read.
@@ -52,19 +54,22 @@ impl Needs {
             let most = ended.entry(trial).or_default();
             *most = bytes.max(*most);
         };
-        if self.at.is_none() {
-            for (trial, record) in records::of_workers(&membership.tree, &mut Damage::default())? {
-                let ends = record.attempts.iter().filter_map(|attempt| attempt.end.as_ref());
-                ends.filter_map(shown).for_each(|bytes| note(trial, bytes));
-            }
+        // What cannot be read now is not known yet.
+        let workers = (!self.has_workers)
+            .then(|| records::of_workers(&membership.tree, &mut Damage::default()).ok())
+            .flatten();
+        for (trial, record) in workers.iter().flatten() {
+            let ends = record.attempts.iter().filter_map(|attempt| attempt.end.as_ref());
+            ends.filter_map(shown).for_each(|bytes| note(*trial, bytes));
         }
         let agents = match is_due {
             true => bundle::agents(&membership.tree)?,
             false => vec![membership.name.clone()],
         };
+        let mut read = Vec::new();
         for agent in agents {
             let from = self.read.get(&agent).copied().unwrap_or(0);
-            let (lines, size) = bundle::deeds(&membership.tree, &agent, from)?;
+            let Ok((lines, size)) = bundle::deeds(&membership.tree, &agent, from) else { continue };
             for (_, line) in lines {
                 if let Event::End(end) = line
                     && let Some(bytes) = shown(&end)
@@ -72,11 +77,7 @@ impl Needs {
                     note(end.trial, bytes);
                 }
             }
-            self.read.insert(agent, size);
-        }
-        self.is_stale = false;
-        if is_due {
-            self.at = Some(Instant::now());
+            read.push((agent, size));
         }
         let mut trials: Vec<u64> = ended.keys().copied().collect();
         trials.retain(|trial| membership.learn_of(*trial).is_some());
@@ -85,6 +86,13 @@ impl Needs {
             let Some(learn) = membership.learn_of(row.id) else { continue };
             let most = self.used.entry(learn.values(&row.params)).or_default();
             *most = ended[&row.id].max(*most);
+        }
+        // Last: after an error all of it is read again.
+        self.read.extend(read);
+        self.has_workers |= workers.is_some();
+        self.is_stale = false;
+        if is_due {
+            self.at = Some(Instant::now());
         }
         Ok(())
     }

@@ -167,11 +167,8 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         row: &'r Row,
         times: u32,
     ) -> Result<Cow<'r, Resources>> {
-        let request = self.membership.request_of(row.id).or(row.resources.as_deref());
-        let request = request.unwrap_or(&self.membership.head_of(row.id)?.resources);
-        let mut request = Cow::Borrowed(request);
-        let learn = self.membership.learn_of(row.id);
-        if let Some(needed) = learn.and_then(|learn| self.needs.of(learn, &row.params)) {
+        let mut request = Cow::Borrowed(self.unlearnt(row)?);
+        if let Some(needed) = self.learnt_mib(row) {
             request.to_mut().memory_mib = Some(needed);
         }
         if times == 0 {
@@ -182,6 +179,27 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             request.to_mut().walltime_s = grown;
         }
         Ok(request)
+    }
+
+    /// What a trial asks for where nothing was learnt from others.
+    fn unlearnt<'r>(&'r self, row: &'r Row) -> Result<&'r Resources> {
+        let request = self.membership.request_of(row.id).or(row.resources.as_deref());
+        Ok(request.unwrap_or(&self.membership.head_of(row.id)?.resources))
+    }
+
+    /// The memory that a trial needs by what others have used, MiB.
+    fn learnt_mib(&self, row: &Row) -> Option<u64> {
+        self.needs.of(self.membership.learn_of(row.id)?, &row.params)
+    }
+
+    /// The memory that a trial would ask for if it had not been learnt, MiB; 0 where it was not, or is the same.
+    ///
+    /// # Errors
+    /// When the trial is in no table.
+    pub(in crate::pull) fn unlearnt_mib(&self, row: &Row) -> Result<u64> {
+        let first = self.unlearnt(row)?.memory_mib;
+        let is_learnt = self.learnt_mib(row).is_some_and(|learnt| Some(learnt) != first);
+        Ok(first.filter(|_| is_learnt).unwrap_or(0))
     }
 
     /// Whether the next trial of a unit, whose walltime has grown, has the time for it here. If no allocation like this

@@ -90,6 +90,11 @@ impl Membership {
         self.ready.push_front(unit);
     }
 
+    /// Puts a unit behind the first so many.
+    pub(crate) fn put_behind(&mut self, first: usize, unit: Unit) {
+        self.ready.insert(first.min(self.ready.len()), unit);
+    }
+
     /// The next unit to begin.
     ///
     /// # Errors

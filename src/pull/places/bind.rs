@@ -60,6 +60,13 @@ pub(crate) fn memory_mib(vars: &Vars) -> Option<u64> {
     [granted, group, machine].into_iter().flatten().min()
 }
 
+/// The memory of a slot for which its job has asked, MiB, where the scheduler does not tell the job what it has: other jobs may
+/// have the rest of this machine.
+pub(crate) fn asked_mib(deck: &Deck, vars: &Vars) -> Option<u64> {
+    let is_silent = job::id(vars).is_some() && job::memory_mib(vars).is_none();
+    deck.memory_mib.filter(|_| is_silent)
+}
+
 /// The variables of a slot: PBS counts all cores of the job as threads of one program, and a slot has those of a trial.
 pub(crate) fn vars_of_slot(deck: &Deck, vars: &Vars) -> Vars {
     let mut vars = vars.clone();

@@ -246,7 +246,6 @@ impl Scheduler for Slurm {
         }
     }
 
-    /// Slurm 22.05 does not tell a job its end; newer ones do.
     fn job_memory_mib(&self, vars: &Vars) -> Option<u64> {
         let number = |name: &str| vars.get(name)?.parse::<u64>().ok();
         let by_core = || {
@@ -256,6 +255,7 @@ impl Scheduler for Slurm {
         number("SLURM_MEM_PER_NODE").or_else(by_core)
     }
 
+    /// Slurm 22.05 does not tell a job its end; newer ones do.
     fn told_end(&self, vars: &Vars) -> Option<f64> {
         vars.get("SLURM_JOB_END_TIME")?.parse().ok()
     }

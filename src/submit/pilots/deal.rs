@@ -123,6 +123,11 @@ pub fn deal(
     if source.plan.trials.iter().filter_map(|t| t.learns.as_ref()).any(|l| l.walltime.is_some()) {
         notes.push("walltime is not learnt in pull mode: all trials have `first`".to_owned());
     }
+    if calls_and_learns(&source.plan) {
+        notes.push(
+            "memory is not learnt for calls of a function: all trials have `first`".to_owned(),
+        );
+    }
     let mut todo = behind(old, grow::grow(&tree, source, &diff, templates, site)?);
     retry.keep(&mut todo, &HashSet::new());
     if (is_known || options.retry.is_alone()) && todo.is_empty() {
@@ -229,11 +234,18 @@ pub(crate) fn behind(old: LeftOver, added: Vec<Todo>) -> Vec<Todo> {
     todo
 }
 
+/// Whether agents are to learn the memory of calls. They run in the caller's process, which nobody keeps within its memory.
+fn calls_and_learns(plan: &Plan) -> bool {
+    let mut learns = plan.trials.iter().filter_map(|trial| trial.learns.as_ref());
+    plan.run.function.is_some() && learns.any(|learns| learns.memory.is_some())
+}
+
 /// The trials whose memory is learnt, and how: but those that a person has asked to run again with a request of their own.
 fn learnt(plan: &Plan, diff: &Diff, retry: &Again) -> Vec<(String, Learn)> {
     let mut all: Vec<(&Arc<Learn>, Vec<u64>)> = Vec::new();
     for ((trial, _), planned) in diff.numbers().zip(&plan.trials) {
-        let learns = planned.learns.as_ref().filter(|_| !retry.asks_for(trial));
+        let calls = plan.run.function.is_some();
+        let learns = planned.learns.as_ref().filter(|_| !calls && !retry.asks_for(trial));
         let Some(learn) = learns.and_then(|learns| learns.memory.as_ref()) else { continue };
         match all.iter_mut().find(|(known, _)| Arc::ptr_eq(known, learn)) {
             Some((_, trials)) => trials.push(trial),

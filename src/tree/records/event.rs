@@ -58,6 +58,9 @@ pub struct Start {
     /// one that `[retry]` has raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Box<Resources>>,
+    /// Memory that it would have been given if it had not been learnt from other trials, MiB; 0 where it was not learnt.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unlearnt_mib: u64,
     /// Whether the trial before it in its chain was done then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub behind: bool,

@@ -136,6 +136,7 @@ impl Out<'_> {
             ranks,
             version,
             resources,
+            unlearnt_mib,
             behind,
         } = start;
         self.number(*trial);
@@ -156,6 +157,7 @@ impl Out<'_> {
         self.maybe(resources.as_deref(), |out, own| {
             out.text(&serde_json::to_string(own).unwrap_or_default());
         });
+        self.number(*unlearnt_mib);
         self.byte(u8::from(*behind));
     }
 
@@ -396,6 +398,7 @@ impl<'a> In<'a> {
             ranks: self.short()?,
             version: self.text()?,
             resources: self.maybe(|from| serde_json::from_str(from.str()?).ok())?,
+            unlearnt_mib: self.number()?,
             behind: self.flag()?,
         })
     }
@@ -474,7 +477,7 @@ mod tests {
         let start = json!({
             "event": "start", "trial": 1_234_567, "attempt": 2, "time": 1.5e9, "slot": 3, "seq": 300, "argv": ["a", "", "é"],
             "snapshot": "0f", "devices": "0,1", "host": "n1", "pid": 4_000_000, "started": 1_u64 << 60, "job": "1_2", "ranks": 4,
-            "version": "1", "behind": true,
+            "version": "1", "unlearnt_mib": 200, "behind": true,
         });
         let end = json!({
             "event": "end", "trial": 1, "attempt": 2, "time": 0.1, "state": "failed", "exit_code": -1, "signal": 9,

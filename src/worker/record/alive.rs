@@ -39,8 +39,9 @@ pub(crate) enum Others {
 
 /// Waits until no other run of the trial is alive; `own` is our own run, where we have begun one.
 ///
-/// A run on another host may be on a node that the scheduler has lost. No order reaches its job, and the jobs behind this one
-/// depend on how this one ends. So a worker of one rank waits for it as long as it is alive. The wait for other runs is short.
+/// The run of a job on another host may be on a node that the scheduler has lost. No order reaches that job, and the jobs behind
+/// this one depend on how this one ends. So a worker of one rank waits for it as long as it is alive. The wait for other runs is
+/// short.
 pub(crate) fn wait(
     job: &Job,
     mut record: Record,
@@ -54,7 +55,8 @@ pub(crate) fn wait(
         }
         let other = record.attempts.iter().find_map(|a| living(job, a, own).map(|sign| (a, sign)));
         let Some((attempt, sign)) = other else { return Ok(Others::Gone(record)) };
-        let may_be_lost = attempt.start.host != job.host && job.world == 1;
+        let start = &attempt.start;
+        let may_be_lost = start.job.is_some() && start.host != job.host && job.world == 1;
         let is_sure = since.elapsed() >= PATIENCE && sign < since.elapsed();
         if is_sure && !may_be_lost {
             return Ok(Others::Alive(place(attempt)));
