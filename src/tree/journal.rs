@@ -189,6 +189,8 @@ pub struct Journal {
     pub(crate) plan: Option<PathBuf>,
     /// Where the sweep was then.
     pub(crate) dir: Option<PathBuf>,
+    /// Where the sweep was when each array was asked for.
+    dirs: BTreeMap<u32, PathBuf>,
     /// All users who have submitted.
     pub(crate) users: BTreeSet<String>,
     /// Arrays that were submitted held and have not been released yet.
@@ -297,6 +299,9 @@ impl Journal {
                 } else {
                     self.held.remove(&array);
                 }
+                if let Some(dir) = &self.dir {
+                    self.dirs.insert(array, dir.clone());
+                }
                 self.arrays.insert(array, Standing::Open { token, time });
             }
             Entry::Answer { array, token, job, time, .. } => {
@@ -395,6 +400,11 @@ impl Journal {
     pub(crate) fn without_a_place(&self) -> BTreeSet<u32> {
         let is_it = |standing: &Standing| matches!(standing, Standing::Refused { full: true });
         self.arrays.iter().filter(|(_, s)| is_it(s)).map(|(array, _)| *array).collect()
+    }
+
+    /// The sweep's folder when an array was asked for; `None` in journals of earlier versions.
+    pub(crate) fn dir_of(&self, array: u32) -> Option<&Path> {
+        self.dirs.get(&array).map(PathBuf::as_path)
     }
 
     /// Arrays that were submitted where the sweep was before it was exported.

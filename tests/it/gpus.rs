@@ -92,6 +92,18 @@ fn the_best_gpu_is_the_idle_one_whatever_memory_was_left_cached() {
 }
 
 #[test]
+fn a_sweep_that_waits_for_gpus_says_once_until_when_they_are_reserved() {
+    let world = with(TWO);
+    world.run(&["gpu", "best", "--count", "2", "--for", "3", "-q"]).ok();
+    let ran = world.local(&shell("true", "[resources]\ngpus_per_rank = 1\n"), &[]);
+    ran.ok();
+    let waits = ran.err.lines().skip_while(|line| !line.starts_with("waiting for GPUs"));
+    let waits: Vec<_> = waits.take_while(|line| !line.starts_with("[1/1]")).collect();
+    assert_eq!(waits.len(), 3, "{}", ran.err);
+    assert!(waits[1..].iter().all(|line| line.contains(": reserved (until 20")), "{}", ran.err);
+}
+
+#[test]
 fn what_is_asked_of_a_gpu_is_kept() {
     let world = with(TWO);
     let two = ["gpu", "best", "--for", "0", "--count", "2", "-q"];

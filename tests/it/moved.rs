@@ -65,6 +65,22 @@ fn orders_about_a_copy_leave_the_jobs_of_its_original_alone() {
         );
     }
     assert!(pbs.states().iter().all(|(_, state)| state == "Q"), "{:?}", pbs.states());
+    // What the copy has submitted itself does not make the others its own.
+    pbs.world.write("c/plan.toml", &plan.replace("[1, 2]", "[1, 2, 3]"));
+    pbs.world.run_in("c", &["submit", "plan.toml", "--pbs", "-q"]).ok();
+    for order in ["hold", "cancel"] {
+        assert_eq!(
+            pbs.world.run_in("c", &[order, "plan.toml"]).whole(),
+            format!(
+                "error: the jobs of trials 0-1 belong to `$WORLD/a/results/s`, of which `$WORLD/c/results/s` is a copy\n\
+                 hint: hpcsweep {order} $WORLD/a/results/s, or for the others: hpcsweep {order} results/s 2\n\
+                 exit code 2\n"
+            )
+        );
+    }
+    assert!(pbs.states().iter().all(|(_, state)| state == "Q"), "{:?}", pbs.states());
+    pbs.world.run_in("c", &["cancel", "plan.toml", "2"]).ok();
+    assert_eq!(pbs.states().iter().filter(|(_, state)| state == "Q").count(), 1);
     // A folder that was moved is the sweep itself.
     fs::rename(pbs.world.path("a"), pbs.world.path("b")).unwrap();
     pbs.world.run_in("b", &["cancel", "plan.toml"]).ok();

@@ -86,7 +86,7 @@ impl Holder {
     pub(crate) fn words(&self) -> String {
         match (self.pid, self.until) {
             (Some(pid), _) => format!("process {pid}"),
-            (None, Some(until)) => format!("{:.0} s more", (until - clock::now()).max(0.0)),
+            (None, Some(until)) => format!("until {}", clock::local(until)),
             (None, None) => "nobody".to_owned(),
         }
     }

@@ -5,6 +5,7 @@ pub(crate) mod done;
 
 use crate::submit::control::done::Done;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -77,11 +78,7 @@ pub(crate) fn control(
 /// Refuses an order about a folder that was copied while its jobs wait or run: they belong to the original.
 fn refuse_copy(tree: &Tree, identity: &Identity, order: Order) -> Result<()> {
     let Some(original) = Journal::read(tree)?.dir else { return Ok(()) };
-    let is_copy = !disk::is_same(&original, tree.dir())
-        && Tree::at(&original)
-            .identity()
-            .is_ok_and(|own| own.is_some_and(|own| own.token == identity.token));
-    if !is_copy {
+    if !is_original(&original, tree, identity) {
         return Ok(());
     }
     let sentence = format!(
@@ -92,6 +89,12 @@ fn refuse_copy(tree: &Tree, identity: &Identity, order: Order) -> Result<()> {
     let hint =
         format!("hpcsweep {} {}", order.word(), words::sh_quote(&original.to_string_lossy()));
     Err(Fault::request(sentence).hint(hint).into())
+}
+
+/// Whether the sweep in a folder is another one with this identity: what lies here is a copy of it.
+fn is_original(dir: &Path, tree: &Tree, identity: &Identity) -> bool {
+    let is_its = |own: Option<Identity>| own.is_some_and(|own| own.token == identity.token);
+    !disk::is_same(dir, tree.dir()) && Tree::at(dir).identity().is_ok_and(is_its)
 }
 
 /// What an order is about.
@@ -116,6 +119,7 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     let named: HashSet<&u64> = trials.iter().collect();
     let is_wanted = |trial: &u64| named.is_empty() || named.contains(trial);
     let wanted: BTreeSet<u64> = open.union(&sweep.over).copied().filter(is_wanted).collect();
+    sweep.refuse_originals(&wanted)?;
     let elements = sweep.elements(&wanted);
     let mut unsubmitted = wanted.clone();
     let with_job: HashSet<u64> =
@@ -169,6 +173,8 @@ struct Sweep<'a> {
     waves: Waves,
     /// The array of each trial, and its index there.
     places: HashMap<u64, (u32, u64)>,
+    /// Arrays that belong to the sweep of which this one is a copy, and its folder.
+    originals: BTreeMap<u32, PathBuf>,
     status: Status,
     /// Trials that have ended and whose jobs are cancelled too: they run, with nothing in them that has not ended.
     over: BTreeSet<u64>,
@@ -190,7 +196,12 @@ impl<'a> Sweep<'a> {
         let status = status::of_all(tree.clone(), identity.clone(), site, environment)?;
         let over = if order == Order::Cancel { over(&status, &places) } else { BTreeSet::new() };
         let scheduler = scheduler::of_sweep(&journal);
-        Ok(Self { tree, order, scheduler, journal, waves, places, status, over })
+        let own = |array: &u32| Some((*array, journal.dir_of(*array)?.to_owned()));
+        let mut originals: BTreeMap<u32, PathBuf> = journal.arrays.keys().filter_map(own).collect();
+        let dirs: BTreeSet<PathBuf> = originals.values().cloned().collect();
+        let dirs: Vec<_> = dirs.iter().filter(|dir| is_original(dir, tree, identity)).collect();
+        originals.retain(|_, dir| dirs.contains(&&*dir));
+        Ok(Self { tree, order, scheduler, journal, waves, places, originals, status, over })
     }
 
     /// The trials that the order may concern.
@@ -226,7 +237,9 @@ impl<'a> Sweep<'a> {
 
     /// The feeders that are queued or running, as far as the order concerns them.
     fn feeders(&self, site: &Site, environment: &Vars) -> Result<Vec<Part>> {
-        let jobs = status::feeder::jobs(self.waves.all.iter(), &self.journal, |_| true);
+        let is_own = |(array, _): &(u32, String)| !self.originals.contains_key(array);
+        let mut jobs = status::feeder::jobs(self.waves.all.iter(), &self.journal, |_| true);
+        jobs.retain(is_own);
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
@@ -300,6 +313,28 @@ impl<'a> Sweep<'a> {
 
     fn has_ended(&self, trial: u64) -> bool {
         usize::try_from(trial).is_ok_and(|i| self.status.standings[i].state.is_final())
+    }
+
+    /// Refuses an order about jobs of the sweep of which this one is a copy.
+    fn refuse_originals(&self, wanted: &BTreeSet<u64>) -> Result<(), Fault> {
+        let original = |trial: &u64| self.originals.get(&self.places.get(trial)?.0);
+        let Some(dir) = wanted.iter().find_map(original) else { return Ok(()) };
+        let (theirs, own): (Vec<u64>, Vec<u64>) =
+            wanted.iter().partition(|trial| original(trial).is_some());
+        let (theirs, order) = (IdSet::of_trials(theirs), self.order.word());
+        let sentence = format!(
+            "the jobs of trials {theirs} belong to `{}`, of which `{}` is a copy",
+            dir.display(),
+            self.tree.dir().display()
+        );
+        let there = format!("hpcsweep {order} {}", words::sh_quote(&dir.to_string_lossy()));
+        let here = IdSet::of_trials(own);
+        Err(Fault::request(sentence).hint(match here.is_empty() {
+            true => there,
+            false => {
+                format!("{there}, or for the others: hpcsweep {order} {} {here}", self.tree.named())
+            }
+        }))
     }
 
     /// Refuses a part of what shares a job: trials of one are cancelled, held and released together.
