@@ -3,6 +3,8 @@
 
 use std::sync::OnceLock;
 
+pub(crate) use super::shim::choose_deterministic;
+
 /// Loads `libtorch_cuda.so` from where the other half is found (or from `LD_LIBRARY_PATH`). Must come
 /// before the first tensor; costs 0.1 to 0.2 s where the library is there.
 ///

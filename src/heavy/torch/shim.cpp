@@ -1,5 +1,6 @@
 // What the crate tch leaves out of libtorch: in-place arithmetic with a factor, gradients that are put
-// in place and hooks behind them, buffers of TorchScript modules, autocast for any device.
+// in place and hooks behind them, buffers of TorchScript modules, autocast for any device,
+// deterministic algorithms.
 //
 // Every function that can fail returns null or a text that `hpcsweep_torch_free` frees; no exception
 // leaves this file. A `Tensor *` of tch is an `at::Tensor *`. `shim.rs` is the other half.
@@ -10,6 +11,7 @@
 #include <string>
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -158,6 +160,17 @@ char *hpcsweep_torch_autocast_leave(int device, bool was_on, int was_kind) {
     }
     at::autocast::set_autocast_enabled(type, was_on);
     at::autocast::set_autocast_dtype(type, static_cast<at::ScalarType>(was_kind));
+  });
+}
+
+// Where an operation has no deterministic algorithm, libtorch says so once on standard error and takes the other.
+char *hpcsweep_torch_deterministic() {
+  return protect([] {
+    auto &context = at::globalContext();
+    context.setDeterministicCuDNN(true);
+    context.setDeterministicAlgorithms(true, /*warn_only=*/true);
+    // What is uninitialised is never read here.
+    context.setDeterministicFillUninitializedMemory(false);
   });
 }
 

@@ -53,6 +53,7 @@ unsafe extern "C" {
         was_kind: *mut c_int,
     ) -> *mut c_char;
     fn hpcsweep_torch_autocast_leave(device: c_int, was_on: bool, was_kind: c_int) -> *mut c_char;
+    fn hpcsweep_torch_deterministic() -> *mut c_char;
     fn hpcsweep_torch_load(
         path: *const c_char,
         device: c_int,
@@ -73,6 +74,16 @@ unsafe extern "C" {
         y: *mut *mut Opaque,
     ) -> *mut c_char;
     fn hpcsweep_torch_save(module: *const Opaque, path: *const c_char) -> *mut c_char;
+}
+
+/// Lets libtorch choose algorithms that give the same bits each time, on GPUs, too. It names in a warning on standard
+/// error each operation that has none. For cuBLAS, `CUBLAS_WORKSPACE_CONFIG` must be set as well.
+///
+/// # Errors
+/// libtorch's reason.
+pub(crate) fn choose_deterministic() -> tch::Result<()> {
+    // SAFETY: it sets switches of libtorch and takes nothing.
+    check(unsafe { hpcsweep_torch_deterministic() })
 }
 
 /// The error that a function of the shim has returned.

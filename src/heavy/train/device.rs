@@ -63,6 +63,7 @@ pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
         Fault::machine(blind(&format!("libtorch's CUDA part cannot be loaded: {why}")))
             .hint("`hpcsweep doctor` shows what is installed; `device = \"cpu\"` trains without")
     })?;
+    cuda::choose_deterministic()?;
     let visible = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
     if !tch::Cuda::is_available() || visible == 0 {
         let seen = match visible_devices(vars) {
