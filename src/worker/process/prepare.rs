@@ -191,6 +191,8 @@ pub(crate) fn prepare_in(
     if head.run.train.is_some() {
         argv = heavy::trainer(job, attempt, &extra, &scratch)?;
         env.insert(launch::VERSION_VARIABLE.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        // Without it cuBLAS may add in another order each time.
+        env.entry("CUBLAS_WORKSPACE_CONFIG".to_owned()).or_insert_with(|| ":4096:8".to_owned());
     }
     let sync = match head.run.metrics.mpi && job.world > 1 {
         true => Some(heavy::helper(job, &scratch, &mut env)?),
