@@ -41,11 +41,19 @@ fn a_job_that_is_requeued_from_a_lost_node_does_not_run_beside_itself() {
     let first = place(&world, &id);
     let node = first.strip_prefix("R ").unwrap().to_owned();
     world.call("/bin/kill", &["-KILL", &daemon(world.conf().to_str().unwrap(), &node)]);
-    let down = format!("nodename={node}");
-    world.call("/usr/bin/scontrol", &["update", &down, "state=down", "reason=lost"]);
+    let of_node = format!("nodename={node}");
+    let set =
+        |state: &str| world.call("/usr/bin/scontrol", &["update", &of_node, state, "reason=lost"]);
+    // An answer that the daemon gave before it was killed can bring the node back; drained, it gets no job then.
+    set("state=drain");
+    set("state=down");
     let mut brought_forward: Option<Instant> = None;
     world.until("begun again elsewhere", || {
         let now = place(&world, &id);
+        // Brought back, the node would have to say that the job has ended there.
+        if now.starts_with("CG") {
+            set("state=down");
+        }
         // Slurm would begin it two minutes later. Each order moves it to the next second, so a second one soon delays it.
         let is_due = brought_forward.is_none_or(|at| at.elapsed() > Duration::from_secs(10));
         if now.starts_with("PD") && is_due {
