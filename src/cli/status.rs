@@ -12,6 +12,7 @@ use super::select::{Named, Select};
 use super::{Context, logs, sweeps};
 use crate::cause::group;
 use crate::standing::{Standing, State};
+use crate::status::folders::OtherFolder;
 use crate::status::gpus::IdleGpu;
 use crate::status::pilots::Pilots;
 use crate::status::{self, Status};
@@ -103,6 +104,9 @@ struct Told<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     idle_gpus: Vec<IdleGpu>,
     unread_lines: u64,
+    /// Folders that jobs name which are queued or running, and that are not the sweep's.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    other_folders: &'a [OtherFolder],
     trials: Trials<'a>,
 }
 
@@ -132,6 +136,7 @@ fn told(status: &Status, of: Option<usize>) -> Told<'_> {
         damaged: &status.damage,
         idle_gpus: status.idle_gpus(),
         unread_lines: status.unread().map(|(_, lines)| lines).sum(),
+        other_folders: &status.other_folders,
         trials: Trials(status),
     }
 }
@@ -178,6 +183,9 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
     }
     status.dropped_words().iter().for_each(|words| text.push_str(&format!("{words}\n")));
     text.push_str(&format!("seen by: {}\n", status.witness));
+    for folder in &status.other_folders {
+        text.push_str(&format!("{}\n", folder.words(&status.tree)));
+    }
     text.push_str(&unsubmitted(status));
     text.push_str(&without_agents(status));
     text.push_str(&left_out(status));

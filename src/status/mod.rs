@@ -5,6 +5,7 @@ mod agents;
 mod ask;
 mod ends;
 pub(crate) mod feeder;
+pub(crate) mod folders;
 pub(crate) mod gpus;
 pub(crate) mod hooks;
 mod job_log;
@@ -37,6 +38,7 @@ use crate::tree::waves::{self, Array, Wave};
 use crate::tree::{Identity, Tree, lock};
 use ask::Heard;
 use feeder::Fed;
+use folders::{OtherFolder, OtherFolders};
 use pilots::{Given, Pilots};
 use places::Places;
 
@@ -81,6 +83,8 @@ pub struct Status {
     pub(crate) functions: Vec<(u64, Option<String>)>,
     /// The command that submits it again, where that is known.
     pub(crate) again: Option<String>,
+    /// Folders that its jobs name which are queued or running, and that are not its own.
+    pub(crate) other_folders: Vec<OtherFolder>,
     /// Trials that the plan no longer has, those included that are done.
     pub(crate) dropped: Dropped,
     /// The part of its plan that it has; `None` if it was not divided.
@@ -320,6 +324,13 @@ fn stand(
     let killed =
         job_log::Jobs { log: &log, waves, places, element: witness.element, is_of: &is_of };
     killed.explain(files.rows.iter().map(|row| row.id), &files.records, &mut standings);
+    // Where its scheduler is not, as on another cluster, the folder may have another name.
+    let mut other_folders = Vec::new();
+    if heard.is_sure {
+        let others = OtherFolders::new(&tree, &identity, (&files.journal, places));
+        others.explain(&files.rows, &files.records, &mut standings);
+        other_folders = others.open(&files.rows, &standings, &pilots);
+    }
     let is_given = files.was_given() && !is_elsewhere;
     let left = if is_given { known.left(&files.rows, &standings) } else { 0 };
     let runs = running(&files.rows, &standings, is_elsewhere);
@@ -365,6 +376,7 @@ fn stand(
         repeated: fed.repeated,
         uncalled,
         lacks_agents,
+        other_folders,
         dropped,
         shards,
         code,

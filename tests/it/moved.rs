@@ -87,6 +87,103 @@ fn orders_about_a_copy_leave_the_jobs_of_its_original_alone() {
     pbs.wait_idle();
 }
 
+/// What waits names the folder in which it was submitted.
+#[test]
+fn jobs_that_wait_while_the_project_is_moved_are_named_with_a_way_out() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    pbs.world.write("a/plan.toml", &shell("true", "[grid]\na = [1, 2]\n"));
+    pbs.world.run_in("a", &["submit", "plan.toml", "--pbs", "-q"]).ok();
+    fs::rename(pbs.world.path("a"), pbs.world.path("b")).unwrap();
+    let said = "\
+        the jobs of trials 0-1 were submitted in `$WORLD/a/results/s`, where this sweep no longer is: they will fail\n\
+        hint: put a link there that leads here; or cancel them (hpcsweep cancel results/s 0-1) and submit again\n";
+    let status = pbs.world.run_in("b", &["status"]).whole();
+    assert!(status.contains(said), "{status}");
+    let submitted = pbs.world.run_in("b", &["submit", "plan.toml", "--pbs"]).whole();
+    assert!(submitted.contains(said), "{submitted}");
+    // A link there is a way out, and cancelling them is another.
+    std::os::unix::fs::symlink(pbs.world.path("b"), pbs.world.path("a")).unwrap();
+    let status = pbs.world.run_in("b", &["status"]).whole();
+    assert!(!status.contains("no longer is"), "{status}");
+    fs::remove_file(pbs.world.path("a")).unwrap();
+    pbs.world.run_in("b", &["cancel", "results/s", "0-1"]).ok();
+    pbs.wait_idle();
+    pbs.set("scheduling", true);
+    pbs.world.run_in("b", &["submit", "plan.toml", "--pbs", "--retry", "-q"]).ok();
+    pbs.wait_idle();
+    let status = pbs.world.run_in("b", &["status"]).whole();
+    assert!(status.contains("done   2\n") || status.contains("done"), "{status}");
+}
+
+/// What was not mended has failed, for a reason that is said.
+#[test]
+fn jobs_that_failed_because_the_project_was_moved_say_so() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    pbs.world.write("a/plan.toml", &shell("true", "[grid]\na = [1, 2]\n"));
+    pbs.world.run_in("a", &["submit", "plan.toml", "--pbs", "-q"]).ok();
+    fs::rename(pbs.world.path("a"), pbs.world.path("b")).unwrap();
+    // There is a folder for the output of jobs: a server without one tries for long.
+    fs::create_dir_all(pbs.world.path("a/results/s/logs/jobs/0001")).unwrap();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(
+        pbs.world.run_in("b", &["status"]).whole(),
+        "s: 2 trials in $WORLD/b/results/s\n  state   trials\n  failed       2\nseen by: qstat\n\n\
+         2 trials without success:\n  \
+         2 x its job was submitted in `$WORLD/a/results/s`, where this sweep no longer is (trials 0-1)\n\
+         to run them again: the same `hpcsweep submit`, with --retry\nexit code 1\n"
+    );
+}
+
+/// The trials of a copy whose jobs its original has submitted have their results there.
+#[test]
+fn a_copy_says_whose_the_jobs_are() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    pbs.world.write("a/plan.toml", &shell("true", "[grid]\na = [1, 2]\n"));
+    pbs.world.run_in("a", &["submit", "plan.toml", "--pbs", "-q"]).ok();
+    pbs.world.call("cp", &["-a", "a", "c"]).ok();
+    let said = "\
+        the jobs of trials 0-1 belong to `$WORLD/a/results/s`, of which this is a copy: they write their results there\n\
+        hint: to run the same here too, give the plan another `[sweep] name`\n";
+    for command in [&["status"][..], &["submit", "plan.toml", "--pbs"]] {
+        let ran = pbs.world.run_in("c", command).whole();
+        assert!(ran.contains(said), "{ran}");
+        let ran = pbs.world.run_in("a", command).whole();
+        assert!(!ran.contains("copy"), "{ran}");
+    }
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(
+        pbs.world.run_in("c", &["status"]).whole(),
+        "s: 2 trials in $WORLD/c/results/s\n  state  trials\n  lost        2\nseen by: qstat\n\n\
+         2 trials without success:\n  \
+         2 x lost: its job belongs to `$WORLD/a/results/s`, of which this is a copy (trials 0-1)\n\
+         to run them again: the same `hpcsweep submit`, with --retry\nexit code 1\n"
+    );
+}
+
+/// The same of jobs with agents.
+#[test]
+fn agents_that_wait_while_the_project_is_moved_are_named() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    let plan = shell("true", "[grid]\na = [1, 2]\n[pull]\nslots = 1\n");
+    pbs.world.write("a/plan.toml", &plan);
+    pbs.world.run_in("a", &["submit", "plan.toml", "--pbs", "--pull", "-q"]).ok();
+    fs::rename(pbs.world.path("a"), pbs.world.path("b")).unwrap();
+    assert_eq!(
+        pbs.world.run_in("b", &["status"]).whole(),
+        "s: 2 trials in $WORLD/b/results/s\n  state   trials\n  queued       2\n\
+         seen by: qstat; pilot job 0[].pbshead: 1 queued\n\
+         the jobs of agents (0[].pbshead) were submitted in `$WORLD/a/results/s`, where this sweep no longer is: they will fail\n\
+         hint: put a link there that leads here; or cancel them (hpcsweep cancel results/s) and submit again\n\
+         exit code 0\n"
+    );
+}
+
 #[test]
 fn a_copied_project_runs_its_own_code_and_the_original_keeps_its_own() {
     let world = project();

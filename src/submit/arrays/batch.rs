@@ -16,6 +16,7 @@ use crate::scheduler::calls::{Calls, refusal};
 use crate::scheduler::order::{self, Order};
 use crate::scheduler::{self, JobTime, Room, Scheduler, Wanted};
 use crate::site::{SchedulerKind, Site};
+use crate::status::folders;
 use crate::submit::again::Again;
 use crate::submit::arrays::environment;
 use crate::submit::arrays::unplaced;
@@ -103,6 +104,7 @@ pub(crate) fn submit(
     retry::check_free(&tree, &identity, site, environment, kind)?;
     let mut waves = Waves::of_here(&tree, &Journal::read(&tree)?)?;
     grow::follow(&tree, source)?.iter().for_each(|note| tell(note));
+    folders::notes(&tree, &identity, site, environment)?.iter().for_each(|note| tell(note));
     let mut diff = grow::diff(&tree, source)?;
     if options.feeder.is_some() {
         diff = diff.without_growth(&tree)?;

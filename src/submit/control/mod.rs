@@ -5,19 +5,20 @@ pub(crate) mod done;
 
 use crate::submit::control::done::Done;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::fault::Fault;
-use crate::host::{Vars, clock, disk, vars};
+use crate::host::{Vars, clock, vars};
 use crate::idset::IdSet;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::order::{self, Order};
 use crate::scheduler::{self, Scheduler, State};
 use crate::site::Site;
 use crate::standing::State as Standing;
+use crate::status::folders::is_original;
 use crate::status::{self, Status};
 use crate::submit::arrays::feeder;
 use crate::submit::arrays::reconcile::settle_all;
@@ -89,12 +90,6 @@ fn refuse_copy(tree: &Tree, identity: &Identity, order: Order) -> Result<()> {
     let hint =
         format!("hpcsweep {} {}", order.word(), words::sh_quote(&original.to_string_lossy()));
     Err(Fault::request(sentence).hint(hint).into())
-}
-
-/// Whether the sweep in a folder is another one with this identity: what lies here is a copy of it.
-fn is_original(dir: &Path, tree: &Tree, identity: &Identity) -> bool {
-    let is_its = |own: Option<Identity>| own.is_some_and(|own| own.token == identity.token);
-    !disk::is_same(dir, tree.dir()) && Tree::at(dir).identity().is_ok_and(is_its)
 }
 
 /// What an order is about.

@@ -15,6 +15,7 @@ use crate::idset::IdSet;
 use crate::plan::{GpuIds, Learn, Mode, OnFailure, Plan, Resources, Retry, Trial};
 use crate::render::Templates;
 use crate::site::{SchedulerKind, Site};
+use crate::status::folders;
 use crate::submit::again::Again;
 use crate::submit::arrays::wave::{self, Failures, LeftOver};
 use crate::submit::grow::{self, Diff, Todo};
@@ -120,6 +121,7 @@ pub fn deal(
     let again = old.todo.iter().map(|t| t.id);
     let mut notes = snapshot::keep(&tree, source, &diff, again, (&retry, &known), environment)?;
     notes.extend(moved);
+    notes.extend(folders::notes(&tree, &identity, site, environment)?);
     if source.plan.trials.iter().filter_map(|t| t.learns.as_ref()).any(|l| l.walltime.is_some()) {
         notes.push("walltime is not learnt in pull mode: all trials have `first`".to_owned());
     }

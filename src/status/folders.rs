@@ -1,0 +1,180 @@
+//! Jobs that name another folder than that of the sweep: it was moved since they were submitted, or is a copy.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::host::{Vars, disk};
+use crate::idset::IdSet;
+use crate::site::Site;
+use crate::standing::{Standing, State};
+use crate::tree::journal::Journal;
+use crate::tree::records::{ByTrial, Record};
+use crate::tree::table::Row;
+use crate::tree::{Identity, Tree};
+
+use super::before_a_plan;
+use super::pilots::Pilots;
+use super::places::Places;
+
+/// Whether the sweep in a folder is another one with this identity: what lies in `tree` is a copy of it.
+pub(crate) fn is_original(dir: &Path, tree: &Tree, identity: &Identity) -> bool {
+    let is_its = |own: Option<Identity>| own.is_some_and(|own| own.token == identity.token);
+    !disk::is_same(dir, tree.dir()) && Tree::at(dir).identity().is_ok_and(is_its)
+}
+
+/// A folder that jobs of a sweep name, and that is not the sweep's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct OtherFolder {
+    pub(crate) dir: PathBuf,
+    /// Whether the sweep there has the same identity: this one is a copy of it.
+    pub(crate) is_original: bool,
+    /// The trials whose jobs are queued or running, as `0-9,14`.
+    pub(crate) trials: String,
+    /// The jobs of agents that are queued or running.
+    pub(crate) pilots: Vec<String>,
+}
+
+impl OtherFolder {
+    /// What becomes of its jobs, and what can be done, for people.
+    pub(crate) fn words(&self, tree: &Tree) -> String {
+        let dir = self.dir.display();
+        let trials = (!self.trials.is_empty()).then(|| format!("trials {}", self.trials));
+        let agents =
+            (!self.pilots.is_empty()).then(|| format!("agents ({})", self.pilots.join(", ")));
+        let whose: Vec<String> = trials.into_iter().chain(agents).collect();
+        let whose = whose.join(" and of ");
+        if self.is_original {
+            return format!(
+                "the jobs of {whose} belong to `{dir}`, of which this is a copy: they write their results there\n\
+                 hint: to run the same here too, give the plan another `[sweep] name`"
+            );
+        }
+        let which =
+            if self.pilots.is_empty() { format!(" {}", self.trials) } else { String::new() };
+        format!(
+            "the jobs of {whose} were submitted in `{dir}`, where this sweep no longer is: they will fail\n\
+             hint: put a link there that leads here; or cancel them (hpcsweep cancel {}{which}) and submit again",
+            tree.named()
+        )
+    }
+}
+
+/// The other folders that the jobs of a sweep name.
+pub(super) struct OtherFolders<'a> {
+    /// By array, and whether the original is there.
+    of: HashMap<u32, (&'a Path, bool)>,
+    places: &'a Places,
+    journal: &'a Journal,
+}
+
+impl<'a> OtherFolders<'a> {
+    pub(super) fn new(
+        tree: &Tree,
+        identity: &Identity,
+        (journal, places): (&'a Journal, &'a Places),
+    ) -> Self {
+        let dirs =
+            journal.arrays.keys().filter_map(|array| Some((*array, journal.dir_of(*array)?)));
+        let dirs: Vec<(u32, &Path)> = dirs.collect();
+        let distinct: BTreeSet<&Path> = dirs.iter().map(|(_, dir)| *dir).collect();
+        let others = distinct.into_iter().filter(|dir| !disk::is_same(dir, tree.dir()));
+        let others: HashMap<&Path, bool> =
+            others.map(|dir| (dir, is_original(dir, tree, identity))).collect();
+        let of =
+            dirs.into_iter().filter_map(|(array, dir)| Some((array, (dir, *others.get(dir)?))));
+        Self { of: of.collect(), places, journal }
+    }
+
+    /// The folder that the job of a trial names, and whether it has the original.
+    fn of(&self, trial: u64) -> Option<(&'a Path, bool)> {
+        let (array, _) = self.places.of(trial)?;
+        self.journal.job(array)?;
+        self.of.get(&array).copied()
+    }
+
+    /// Says of the trials that have ended, and of which nothing of their job is on record here, that it named another folder.
+    pub(super) fn explain(&self, rows: &[Row], records: &ByTrial, standings: &mut [Standing]) {
+        if self.of.is_empty() {
+            return;
+        }
+        for (row, standing) in rows.iter().zip(standings) {
+            let Some((dir, is_original)) = self.of(row.id).filter(|_| standing.state.is_bad())
+            else {
+                continue;
+            };
+            let job = self.places.of(row.id).and_then(|(array, _)| self.journal.job(array));
+            let is_its = |record: &Record| {
+                record.attempts.iter().any(|a| job.is_some_and(|job| a.is_of_job(job)))
+            };
+            if standing.state == State::Skipped || records.get(&row.id).is_some_and(is_its) {
+                continue;
+            }
+            let dir = dir.display();
+            standing.reason = match is_original {
+                true => format!("its job belongs to `{dir}`, of which this is a copy"),
+                false => format!("its job was submitted in `{dir}`, where this sweep no longer is"),
+            };
+        }
+    }
+
+    /// The folders that jobs name which are queued or running: those of trials, and these of agents.
+    pub(super) fn open(
+        &self,
+        rows: &[Row],
+        standings: &[Standing],
+        pilots: &[Pilots],
+    ) -> Vec<OtherFolder> {
+        if self.of.is_empty() {
+            return Vec::new();
+        }
+        let mut folders: BTreeMap<(&Path, bool), Jobs> = BTreeMap::new();
+        for (row, standing) in rows.iter().zip(standings) {
+            let has_job = !standing.state.is_final() && standing.state != State::Pending;
+            if let Some(folder) = self.of(row.id).filter(|_| has_job) {
+                folders.entry(folder).or_default().trials.push(row.id);
+            }
+        }
+        for pilots in pilots.iter().filter(|pilots| pilots.will_work()) {
+            if let Some(folder) = self.of.get(&pilots.array) {
+                folders.entry(*folder).or_default().pilots.push(pilots.job.clone());
+            }
+        }
+        let folder = |((dir, is_original), jobs): ((&Path, bool), Jobs)| OtherFolder {
+            dir: dir.to_owned(),
+            is_original,
+            trials: IdSet::of_trials(jobs.trials).to_string(),
+            pilots: jobs.pilots,
+        };
+        folders.into_iter().map(folder).collect()
+    }
+}
+
+/// What of a sweep a folder has: the trials with a job, and the jobs of agents.
+#[derive(Default)]
+struct Jobs {
+    trials: Vec<u64>,
+    pilots: Vec<String>,
+}
+
+/// What a submission says of jobs that name another folder and are queued or running. The scheduler is asked where there may
+/// be some.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(crate) fn notes(
+    tree: &Tree,
+    identity: &Identity,
+    site: &Site,
+    environment: &Vars,
+) -> Result<Vec<String>> {
+    let journal = Journal::read(tree)?;
+    let mut dirs = journal.arrays.keys().filter_map(|array| journal.dir_of(*array));
+    if dirs.all(|dir| disk::is_same(dir, tree.dir())) {
+        return Ok(Vec::new());
+    }
+    let status = before_a_plan(tree.clone(), identity.clone(), site, environment, false)?;
+    Ok(status.other_folders.iter().map(|folder| folder.words(tree)).collect())
+}
