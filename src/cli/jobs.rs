@@ -119,11 +119,17 @@ fn act(
     if let Some(owner) = lock::holder(tree).filter(|_| done.ids.is_empty()) {
         return Err(in_the_way(tree, identity, &owner).into());
     }
-    if !done.unsubmitted.is_empty() {
-        context.out.say(&left_alone(tree, identity, &done.unsubmitted, order));
-        if done.ids.is_empty() {
-            return Ok(0);
-        }
+    let (unsubmitted, awaited) = (&done.unsubmitted, &done.awaited);
+    if !unsubmitted.is_empty() {
+        let how = |are: &str| format!("{are} not submitted yet and left alone");
+        context.out.say(&left_alone(tree, identity, unsubmitted, how, order));
+    }
+    if !awaited.is_empty() {
+        let how = |are: &str| format!("may run again by `[retry]` and {are} left alone");
+        context.out.say(&left_alone(tree, identity, awaited, how, order));
+    }
+    if done.ids.is_empty() && !(unsubmitted.is_empty() && awaited.is_empty()) {
+        return Ok(0);
     }
     if done.ids.is_empty() && !done.ended.is_empty() {
         let (trials, have) =
@@ -158,17 +164,18 @@ fn act(
     Ok(0)
 }
 
-/// The note about trials that were named and have no job yet: only an order about the whole sweep reaches them.
+/// The note about trials that were named and have no job now: only an order about the whole sweep reaches them.
 fn left_alone(
     tree: &Tree,
     identity: &Identity,
-    unsubmitted: &BTreeSet<u64>,
+    left: &BTreeSet<u64>,
+    how: impl Fn(&str) -> String,
     order: Order,
 ) -> String {
-    let (trials, are) = if unsubmitted.len() == 1 { ("trial", "is") } else { ("trials", "are") };
-    let numbers = IdSet::of_trials(unsubmitted.iter().copied());
+    let (trials, are) = if left.len() == 1 { ("trial", "is") } else { ("trials", "are") };
+    let (how, numbers) = (how(are), IdSet::of_trials(left.iter().copied()));
     format!(
-        "{}: {trials} {numbers} {are} not submitted yet and left alone; `hpcsweep {} {}` stops the whole sweep",
+        "{}: {trials} {numbers} {how}; `hpcsweep {} {}` stops the whole sweep",
         identity.name,
         order.word(),
         tree.named()

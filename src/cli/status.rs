@@ -220,8 +220,11 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
                 count(trials, "trial")
             ));
         }
-        // What is recorded as done runs never again.
-        if bad.iter().any(|(_, s)| s.state != State::Doubtful) {
+        // What is recorded as done runs never again, and about these a feeder decides.
+        let is_left = |(row, s): &(&Row, &Standing)| {
+            s.state != State::Doubtful && !status.awaited.contains(&row.id)
+        };
+        if bad.iter().any(is_left) {
             text.push_str(&again(status, bad.iter().all(|(_, s)| s.state == State::Interrupted)));
         }
     }
@@ -242,9 +245,7 @@ fn unsubmitted(status: &Status) -> String {
         return match (&status.feeder, status.undecided.len() as u64) {
             (Some(job), _) if status.repeated > 0 => {
                 let trials = count(status.repeated, "trial");
-                format!(
-                    "{trials} to run again, when there is a place in the queue: job {job} submits more\n"
-                )
+                format!("job {job} submits {trials} again when there is a place in the queue\n")
             }
             (Some(job), n) if n > 0 && !has_open => {
                 let trials = count(n, "trial");

@@ -13,7 +13,7 @@ use super::{
     Context, chosen, collect, ended, equal, out, pull, rehearsal, reproduce, script, smoke, sweeps,
 };
 use crate::fault::Fault;
-use crate::plan::Mode;
+use crate::plan::{MOST_SLOTS, Mode};
 use crate::render::Templates;
 use crate::scheduler::Room;
 use crate::site::{SchedulerKind, Site};
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     workers: Option<u32>,
     /// Pull mode: each agent runs this many trials at once
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SLOTS)))]
     slots: Option<u32>,
     /// Submit one of several equal parts of the plan, for clusters that share it: `2/3`; `merge` joins the results
     ///

@@ -8,7 +8,7 @@ use super::out::{self, Out};
 use super::{Context, pull};
 use crate::fault::Fault;
 use crate::host::{Vars, access, vars};
-use crate::plan::Resources;
+use crate::plan::{MOST_SLOTS, Resources};
 use crate::pull::agent::Options;
 use crate::rank;
 use crate::scheduler::JobTime;
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     pull: Option<String>,
     /// With --pull: run this many trials at once, instead of the plan's number or as many as cores and GPUs
     /// allow
-    #[arg(long, value_name = "N", requires = "pull", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", requires = "pull", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SLOTS)))]
     slots: Option<u32>,
     /// With --pull: hand the trials, one by one, to the process that has started this one (docs/serve.md)
     ///

@@ -40,9 +40,14 @@ pub(crate) const fn word<T: Word>() -> Form<T> {
 
 /// A whole number of at least `LEAST` that fits into 32 bits.
 pub(crate) const fn count<const LEAST: u32>() -> Form<u32> {
+    count_to::<LEAST, { u32::MAX }>()
+}
+
+/// A whole number from `LEAST` to `MOST`.
+pub(crate) const fn count_to<const LEAST: u32, const MOST: u32>() -> Form<u32> {
     Form {
-        read: |reader, entry| reader.count(entry, LEAST),
-        schema: || json!({ "type": "integer", "minimum": LEAST, "maximum": u32::MAX }),
+        read: |reader, entry| reader.count(entry, LEAST..=MOST),
+        schema: || json!({ "type": "integer", "minimum": LEAST, "maximum": MOST }),
     }
 }
 
@@ -106,7 +111,8 @@ pub(crate) const WALLTIME: Form<u64> = Form {
 /// Reads an option of a scheduler.
 pub(crate) fn option<'d>(reader: &mut Reader<'_>, entry: &Entry<'d>) -> Option<&'d str> {
     let text = reader.line_of_text(entry)?;
-    if !text.starts_with('-') {
+    // A bare `--` would end the options.
+    if !text.starts_with('-') || text.trim().chars().all(|c| c == '-') {
         let sentence = format!("`{text}` is not an option of a scheduler");
         reader.wrong(entry.at, sentence, "begin it with `--` or `-`, as in `--exclusive`");
         return None;

@@ -289,14 +289,18 @@ impl<'a> Reader<'a> {
         whole
     }
 
-    /// The count of an entry, at least `least`.
-    pub(crate) fn count(&mut self, entry: &Entry<'_>, least: u32) -> Option<u32> {
+    /// The count of an entry, within a range.
+    pub(crate) fn count(
+        &mut self,
+        entry: &Entry<'_>,
+        range: std::ops::RangeInclusive<u32>,
+    ) -> Option<u32> {
         let number = self.integer(entry)?;
         match u32::try_from(number) {
-            Ok(count) if count >= least => Some(count),
+            Ok(count) if range.contains(&count) => Some(count),
             _ => {
                 let sentence = format!("`{}` cannot be {number}", entry.key);
-                let most = u32::MAX;
+                let (least, most) = range.into_inner();
                 self.wrong(entry.at, sentence, format!("write a number from {least} to {most}"));
                 None
             }

@@ -27,6 +27,7 @@ pub use schema::{reference, schema};
 pub(crate) use sections::auto::{Learn, Learns};
 pub(crate) use sections::container::{Container, Runtime};
 pub(crate) use sections::metrics::{Metrics, Reduction};
+pub(crate) use sections::pull::MOST_SLOTS;
 pub use sections::pull::Pull;
 pub(crate) use sections::resources::Resources;
 pub(crate) use sections::retry::Retry;

@@ -369,7 +369,7 @@ fn a_feeder_that_waits_when_every_trial_has_ended_is_seen() {
         pbs.jobs().iter().all(has_ended)
     });
     let status = |args: &[&str]| pbs.world.run(&[&["status"], args].concat()).whole();
-    let shown = |seen: &str, feeder: &str| {
+    let shown = |seen: &str, feeder: &str, again: &str| {
         format!(
             "\
 s: 2 trials in $WORLD/results/s
@@ -380,18 +380,27 @@ seen by: {seen}
 2 trials without success:
   2 x exit code 75 (trials 0-1)
     what trial 0 printed: hpcsweep logs 0
-to run them again: hpcsweep submit plan.toml --pbs --retry
-exit code 1
+{again}exit code 1
 "
         )
     };
     let feeder = "`[retry]`: job 1.pbshead repeats 2 trials without success, or records why not, when there is a \
                   place in the queue\n";
-    assert_eq!(status(&[]), shown("qstat", feeder));
-    assert_eq!(status(&["--offline"]), shown("the results tree alone", ""));
+    assert_eq!(status(&[]), shown("qstat", feeder, ""));
+    let again = "to run them again: hpcsweep submit plan.toml --pbs --retry\n";
+    assert_eq!(status(&["--offline"]), shown("the results tree alone", "", again));
     let why = pbs.world.run(&["why", "1"]).ok().to_owned();
     let awaits = "  `[retry]`: job 1.pbshead repeats it, or records why not, when there is a place in the queue";
     assert!(why.lines().any(|line| line == awaits), "{why}");
+    for order in ["hold", "cancel"] {
+        assert_eq!(
+            pbs.world.run(&[order, "1"]).whole(),
+            format!(
+                "s: trial 1 may run again by `[retry]` and is left alone; `hpcsweep {order} results/s` stops \
+                 the whole sweep\nexit code 0\n"
+            )
+        );
+    }
     pbs.world.call("qrls", &["1.pbshead"]).ok();
     pbs.wait_idle();
     assert_eq!(pbs.standings(), ["done", "done"]);

@@ -254,7 +254,7 @@ error: `attempts` cannot be 0
 hint: write a number from 1 to 4294967295
 error: `nodes` cannot be 0
   plan.toml:10: nodes = 0
-hint: write a number from 1 to 4294967295
+hint: write a number from 1 to 10000000
 error: `[resources]` has no key `waltime`
   plan.toml:11: waltime = \"1\"
 hint: did you mean `walltime`?

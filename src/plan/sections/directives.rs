@@ -22,6 +22,16 @@ const TAKEN: &[(&str, &str, &str)] = &[
     ("ntasks", "-n", "use `ranks`"),
     ("ntasks-per-node", "", "use `ranks_per_node`"),
     ("cpus-per-task", "-c", "use `cpus_per_rank`"),
+    (
+        "output",
+        "-o",
+        "`hpcsweep logs` shows what trials print, and job logs are in `logs/jobs` of the results",
+    ),
+    (
+        "error",
+        "-e",
+        "`hpcsweep logs` shows what trials print, and job logs are in `logs/jobs` of the results",
+    ),
     ("help", "-h", "it submits nothing"),
     ("usage", "", "it submits nothing"),
     ("version", "", "it submits nothing"),
@@ -55,6 +65,8 @@ mod tests {
             "--wrap=true",
             "-W",
             "--ntasks=4",
+            "-o out.txt",
+            "--err=/dev/null",
         ] {
             assert!(instead(taken, "plan.toml").is_some(), "{taken}");
         }

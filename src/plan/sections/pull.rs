@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toml::de::DeValue;
 
-use crate::document::form::{FLAG, WALLTIME, count};
+use crate::document::form::{FLAG, WALLTIME, count, count_to};
 use crate::document::{Entry, Form, Reader, Section, find, section};
 use crate::units::{WALLTIME_FORMS, parse_walltime};
 
@@ -68,13 +68,16 @@ impl Pull {
     }
 }
 
+/// The most trials that an agent runs at once.
+pub(crate) const MOST_SLOTS: u32 = 4096;
+
 /// The keys of `[pull]`.
 pub(crate) static PULL: Section<Pull> = section!("`[pull]`", Pull:
     "workers" => workers: count::<1>(), "1",
         "most pilots, also `submit --workers N`; never more than there is work for: units (chains) divided by `slots`";
-    "slots" => slots: count::<1>(), "1 in the request",
+    "slots" => slots: count_to::<1, MOST_SLOTS>(), "1 in the request",
         "trials that a pilot runs at once, also `submit --slots N`; a pilot without it counts the cores and GPUs that it was granted, so that with `directives = [\"--exclusive\"]` it uses its node";
-    "slots_per_gpu" => slots_per_gpu: count::<1>(), "none",
+    "slots_per_gpu" => slots_per_gpu: count_to::<1, MOST_SLOTS>(), "none",
         "slots on each GPU of an agent, whatever its cores; a pilot without `slots` has as many";
     "walltime" => walltime_s: WALLTIME, "the longest of the trials", "of a pilot";
     "lease" => lease_s: LEASE, "`\"60s\"`",
@@ -108,13 +111,15 @@ pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, trains: bool) -> 
 
 /// How long a lease lasts, in seconds.
 const LEASE: Form<f64> = Form {
-    read: |reader, entry| time(reader, entry, 0.5, "a time of at least half a second"),
+    read: |reader, entry| time(reader, entry, 0.5, "a time from half a second to a day"),
     schema: time_schema,
 };
 
 /// A pause, in seconds.
-const PAUSE: Form<f64> =
-    Form { read: |reader, entry| time(reader, entry, 0.0, "a time"), schema: time_schema };
+const PAUSE: Form<f64> = Form {
+    read: |reader, entry| time(reader, entry, 0.0, "a time of at most a day"),
+    schema: time_schema,
+};
 
 /// How many times the median is too long.
 const TIMES: Form<f64> = Form {
@@ -139,20 +144,23 @@ const SHARE: Form<Option<f64>> = Form {
 };
 
 fn time_schema() -> serde_json::Value {
-    json!({ "anyOf": [{ "type": "number", "minimum": 0 }, { "type": "string", "examples": ["30s", "1.5s", "2m"] }] })
+    json!({ "anyOf": [{ "type": "number", "minimum": 0, "maximum": DAY_S }, { "type": "string", "examples": ["30s", "1.5s", "2m"] }] })
 }
 
-/// A number of seconds, or a text like `30s` or `1.5s`, that is at least `least`.
+/// The longest lease or pause, in seconds.
+const DAY_S: f64 = 86_400.0;
+
+/// A number of seconds, or a text like `30s` or `1.5s`, from `least` to a day.
 fn time(reader: &mut Reader<'_>, entry: &Entry<'_>, least: f64, what: &str) -> Option<f64> {
     let DeValue::String(text) = entry.item.get_ref() else {
-        return number(reader, entry, least, what);
+        return number_in(reader, entry, least..=DAY_S, what);
     };
     let seconds = decimal(text).or_else(|| parse_walltime(text).map(|s| s as f64));
     let Some(seconds) = seconds else {
         reader.wrong(entry.at, format!("`{text}` is not a time"), WALLTIME_FORMS);
         return None;
     };
-    in_range(reader, entry, seconds, least..=f64::MAX, what)
+    in_range(reader, entry, seconds, least..=DAY_S, what)
 }
 
 /// A number that is at least `least`.
@@ -285,7 +293,7 @@ hint: leave `chains` out, or write `chains = \"fused\"`",
     #[test]
     fn slips_are_named() {
         check_faults(
-            "schedule.pack = 0\nschedule.mode = \"push\"\n[pull]\nlease = 0.1\nbreaker = 2\nfolders = 1\nwalltime = \"soon\"\nslot = 3\n",
+            "schedule.pack = 0\nschedule.mode = \"push\"\n[pull]\nlease = 0.1\nbackoff = \"2d\"\nslots = 5000\nbreaker = 2\nfolders = 1\nwalltime = \"soon\"\nslot = 3\n",
             "`pack` cannot be 0
   plan.toml:4: schedule.pack = 0
 hint: write a number from 1 to 4294967295
@@ -294,17 +302,23 @@ error: `mode` has no setting `push`
 hint: write one of `array` and `pull`
 error: `lease` cannot be 0.1
   plan.toml:7: lease = 0.1
-hint: write a time of at least half a second
+hint: write a time from half a second to a day
+error: `backoff` cannot be 172800
+  plan.toml:8: backoff = \"2d\"
+hint: write a time of at most a day
+error: `slots` cannot be 5000
+  plan.toml:9: slots = 5000
+hint: write a number from 1 to 4096
 error: `breaker` cannot be 2
-  plan.toml:8: breaker = 2
+  plan.toml:10: breaker = 2
 hint: write a share between 0 and 1, or `false`
 error: `folders` must be `true` or `false`, not an integer
-  plan.toml:9: folders = 1
+  plan.toml:11: folders = 1
 error: `walltime` cannot be `soon`
-  plan.toml:10: walltime = \"soon\"
+  plan.toml:12: walltime = \"soon\"
 hint: write `HH:MM:SS`, `D-HH:MM:SS`, `MM:SS`, or a number with its unit: `90s`, `30m`, `2h`, `1d`
 error: `[pull]` has no key `slot`
-  plan.toml:11: slot = 3
+  plan.toml:13: slot = 3
 hint: did you mean `slots`?",
         );
     }

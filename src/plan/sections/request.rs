@@ -2,11 +2,14 @@
 //!
 //! Settling is pure arithmetic on what a person wrote; it never asks what a cluster has.
 
-use crate::document::form::{LINE, count, option, options_schema};
+use crate::document::form::{LINE, count_to, option, options_schema};
 use crate::document::{Entry, Form, Reader, Section, section};
 use crate::fault::Fault;
 use crate::plan::sections::auto::{Amount, Learns, MEMORY_OR_AUTO, WALLTIME_OR_AUTO};
 use crate::plan::sections::resources::Resources;
+
+/// The most of anything that a trial may ask for: no machine has more nodes, ranks of a job, or cores.
+const MOST: u32 = 10_000_000;
 
 macro_rules! wish {
     ($($name:literal => $field:ident: $type:ty = $form:expr, $default:literal, $about:literal;)*) => {
@@ -35,12 +38,12 @@ macro_rules! wish {
 }
 
 wish! {
-    "nodes" => nodes: u32 = count::<1>(), "1", "nodes of the trial";
-    "ranks" => ranks: u32 = count::<1>(), "one a node", "processes of the trial";
-    "ranks_per_node" => ranks_per_node: u32 = count::<1>(), "unset",
+    "nodes" => nodes: u32 = count_to::<1, MOST>(), "1", "nodes of the trial";
+    "ranks" => ranks: u32 = count_to::<1, MOST>(), "one a node", "processes of the trial";
+    "ranks_per_node" => ranks_per_node: u32 = count_to::<1, MOST>(), "unset",
         "processes on each node; any two of these three give the third";
-    "cpus_per_rank" => cpus_per_rank: u32 = count::<1>(), "1", "cores of each process";
-    "gpus_per_rank" => gpus_per_rank: u32 = count::<0>(), "0",
+    "cpus_per_rank" => cpus_per_rank: u32 = count_to::<1, MOST>(), "1", "cores of each process";
+    "gpus_per_rank" => gpus_per_rank: u32 = count_to::<0, MOST>(), "0",
         "GPUs of each process, unless `gpu_ids_abs` counts them";
     "memory" => memory: Amount = MEMORY_OR_AUTO, "the site's",
         "of one node: `\"500M\"`, `\"2G\"`, `\"1T\"`; powers of 1024; or [`\"auto\"`](#auto)";
@@ -52,7 +55,7 @@ wish! {
     "constraint" => constraint: String = LINE, "none",
         "features of nodes, as the scheduler writes them";
     "directives" => directives: Vec<String> = DIRECTIVES, "`[]`",
-        "further options of the scheduler, each beginning with `-`: `[\"--exclusive\"]`; those that hpcsweep sets itself (array, job name, dependency, tasks ...) are refused; so are control characters and, at sites with caps, quotes and backslashes, which sbatch and qsub take away";
+        "further options of the scheduler, each beginning with `-`: `[\"--exclusive\"]`; those that hpcsweep sets itself (array, job name, dependency, tasks, output ...) are refused; so are control characters and, at sites with caps, quotes and backslashes, which sbatch and qsub take away";
 }
 
 /// Options of the scheduler.
@@ -302,17 +305,18 @@ memory = 2
 walltime = 10
 qos = \"a\\nb\"
 account = \" \"
-directives = [\"exclusive\", \"--x\\u0000\"]
+directives = [\"exclusive\", \"--x\\u0000\", \"--\"]
+cpus_per_rank = 10000001
 wall_time = \"1h\"
 [[trials]]
 resources = { memory = \"2X\", walltime = \"soon\", rank = 1 }
 ",
             "`nodes` cannot be 0
   plan.toml:5: nodes = 0
-hint: write a number from 1 to 4294967295
+hint: write a number from 1 to 10000000
 error: `ranks` cannot be -1
   plan.toml:6: ranks = -1
-hint: write a number from 1 to 4294967295
+hint: write a number from 1 to 10000000
 error: `memory = 2` lacks a unit
   plan.toml:7: memory = 2
 hint: write a number with its unit: `500M`, `2G`, `1T`
@@ -326,22 +330,28 @@ error: `account` is empty
   plan.toml:10: account = \" \"
 hint: give it a value, or remove the key
 error: `exclusive` is not an option of a scheduler
-  plan.toml:11: directives = [\"exclusive\", \"--x\\u0000\"]
+  plan.toml:11: directives = [\"exclusive\", \"--x\\u0000\", \"--\"]
 hint: begin it with `--` or `-`, as in `--exclusive`
 error: `directives` holds a NUL character
-  plan.toml:11: directives = [\"exclusive\", \"--x\\u0000\"]
+  plan.toml:11: directives = [\"exclusive\", \"--x\\u0000\", \"--\"]
 hint: no program can be given one: remove it
+error: `--` is not an option of a scheduler
+  plan.toml:11: directives = [\"exclusive\", \"--x\\u0000\", \"--\"]
+hint: begin it with `--` or `-`, as in `--exclusive`
+error: `cpus_per_rank` cannot be 10000001
+  plan.toml:12: cpus_per_rank = 10000001
+hint: write a number from 1 to 10000000
 error: `[resources]` has no key `wall_time`
-  plan.toml:12: wall_time = \"1h\"
+  plan.toml:13: wall_time = \"1h\"
 hint: did you mean `walltime`?
 error: `memory` cannot be `2X`
-  plan.toml:14: resources = { memory = \"2X\", walltime = \"soon\", rank = 1 }
+  plan.toml:15: resources = { memory = \"2X\", walltime = \"soon\", rank = 1 }
 hint: write a number with its unit: `500M`, `2G`, `1T`
 error: `walltime` cannot be `soon`
-  plan.toml:14: resources = { memory = \"2X\", walltime = \"soon\", rank = 1 }
+  plan.toml:15: resources = { memory = \"2X\", walltime = \"soon\", rank = 1 }
 hint: write `HH:MM:SS`, `D-HH:MM:SS`, `MM:SS`, or a number with its unit: `90s`, `30m`, `2h`, `1d`
 error: `resources` has no key `rank`
-  plan.toml:14: resources = { memory = \"2X\", walltime = \"soon\", rank = 1 }
+  plan.toml:15: resources = { memory = \"2X\", walltime = \"soon\", rank = 1 }
 hint: did you mean `ranks`?",
         );
     }

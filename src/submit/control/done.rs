@@ -23,6 +23,8 @@ pub(crate) struct Done {
     pub(crate) ended: Vec<u64>,
     /// Trials that were named and have no job yet.
     pub(crate) unsubmitted: BTreeSet<u64>,
+    /// Trials that were named, ended without success, and may be submitted again by the feeder.
+    pub(crate) awaited: BTreeSet<u64>,
     /// Whether the sweep itself was held or released, so that this holds for later submissions.
     pub(crate) is_sweep: bool,
 }
@@ -35,6 +37,7 @@ impl Done {
         let new = later.ids.into_iter().filter(|id| !self.ids.contains(id));
         self.ids.extend(new.collect::<Vec<_>>());
         self.unsubmitted = later.unsubmitted;
+        self.awaited = later.awaited;
         self.is_sweep |= later.is_sweep;
         self.has_feeder |= later.has_feeder;
     }

@@ -120,6 +120,7 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     let with_job: HashSet<u64> =
         elements.values().flat_map(BTreeMap::values).flatten().copied().collect();
     unsubmitted.retain(|trial| named.contains(trial) && !with_job.contains(trial));
+    let awaited = sweep.awaited(trials, &with_job);
     let feeders = if trials.is_empty() { sweep.feeders(site, environment)? } else { Vec::new() };
 
     let is_all = trials.is_empty() && !sweep.journal.arrays.is_empty();
@@ -131,8 +132,9 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     if elements.is_empty() && feeders.is_empty() {
         sweep.check_seen(&[])?;
         note(tree, hold)?;
-        let ended = trials.iter().copied().filter(|trial| sweep.has_ended(*trial)).collect();
-        return Ok((Done { ended, unsubmitted, is_sweep, ..Done::default() }, lock));
+        let has_ended = |trial: &u64| sweep.has_ended(*trial) && !awaited.contains(trial);
+        let ended = trials.iter().copied().filter(has_ended).collect();
+        return Ok((Done { ended, unsubmitted, awaited, is_sweep, ..Done::default() }, lock));
     }
     // The feeder waits for the others, and submits more when they end.
     let has_feeder = !feeders.is_empty();
@@ -156,7 +158,9 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     seen?;
     let all = parts.iter().flat_map(Part::trials);
     let (over, trials) = all.partition(|trial| sweep.over.contains(trial));
-    Ok((Done { trials, over, ids, unsubmitted, is_sweep, has_feeder, ..Done::default() }, lock))
+    let done =
+        Done { trials, over, ids, unsubmitted, awaited, is_sweep, has_feeder, ..Done::default() };
+    Ok((done, lock))
 }
 
 /// A sweep before an order about it.
@@ -308,6 +312,14 @@ impl<'a> Sweep<'a> {
 
     fn has_ended(&self, trial: u64) -> bool {
         usize::try_from(trial).is_ok_and(|i| self.status.standings[i].state.is_final())
+    }
+
+    /// The trials of these without a job that have ended and may be submitted again by the feeder.
+    fn awaited(&self, named: &[u64], with_job: &HashSet<u64>) -> BTreeSet<u64> {
+        let may_run =
+            |trial: &u64| self.status.awaited.contains(trial) && !with_job.contains(trial);
+        let stops = self.order != Order::Release;
+        named.iter().copied().filter(|trial| stops && may_run(trial)).collect()
     }
 
     /// Refuses an order about jobs of the sweep of which this one is a copy.
