@@ -104,7 +104,7 @@ struct Told<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     idle_gpus: Vec<IdleGpu>,
     unread_lines: u64,
-    /// Folders that jobs name which are queued or running, and that are not the sweep's.
+    /// Folders, not the sweep's own, that jobs name which have not ended.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     other_folders: &'a [OtherFolder],
     trials: Trials<'a>,

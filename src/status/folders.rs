@@ -31,7 +31,7 @@ pub(crate) struct OtherFolder {
     pub(crate) dir: PathBuf,
     /// Whether the sweep there has the same identity: this one is a copy of it.
     pub(crate) is_original: bool,
-    /// The trials whose jobs are queued or running, as `0-9,14`.
+    /// The trials whose jobs are queued or, where they belong to the original, running, as `0-9,14`.
     pub(crate) trials: String,
     /// The jobs of agents that are queued or running.
     pub(crate) pilots: Vec<String>,
@@ -52,11 +52,13 @@ impl OtherFolder {
                  hint: to run the same here too, give the plan another `[sweep] name`"
             );
         }
-        let which =
-            if self.pilots.is_empty() { format!(" {}", self.trials) } else { String::new() };
+        let (which, retry) = match self.pilots.is_empty() {
+            true => (format!(" {}", self.trials), " with --retry"),
+            false => (String::new(), ""),
+        };
         format!(
             "the jobs of {whose} were submitted in `{dir}`, where this sweep no longer is: they will fail\n\
-             hint: put a link there that leads here; or cancel them (hpcsweep cancel {}{which}) and submit again",
+             hint: put a link there that leads here; or cancel them (hpcsweep cancel {}{which}) and submit again{retry}",
             tree.named()
         )
     }
@@ -120,7 +122,7 @@ impl<'a> OtherFolders<'a> {
         }
     }
 
-    /// The folders that jobs name which are queued or running: those of trials, and these of agents.
+    /// The folders that jobs name which will fail, or write elsewhere: those of trials, and these of agents.
     pub(super) fn open(
         &self,
         rows: &[Row],
@@ -132,8 +134,13 @@ impl<'a> OtherFolders<'a> {
         }
         let mut folders: BTreeMap<(&Path, bool), Jobs> = BTreeMap::new();
         for (row, standing) in rows.iter().zip(standings) {
-            let has_job = !standing.state.is_final() && standing.state != State::Pending;
-            if let Some(folder) = self.of(row.id).filter(|_| has_job) {
+            // A worker has opened its files; an agent looks for new ones again and again.
+            let is_meant = |&(_, is_original): &(&Path, bool)| match &standing.state {
+                State::Queued => true,
+                State::Pending => false,
+                state => is_original && !state.is_final(),
+            };
+            if let Some(folder) = self.of(row.id).filter(is_meant) {
                 folders.entry(folder).or_default().trials.push(row.id);
             }
         }

@@ -97,7 +97,7 @@ fn jobs_that_wait_while_the_project_is_moved_are_named_with_a_way_out() {
     fs::rename(pbs.world.path("a"), pbs.world.path("b")).unwrap();
     let said = "\
         the jobs of trials 0-1 were submitted in `$WORLD/a/results/s`, where this sweep no longer is: they will fail\n\
-        hint: put a link there that leads here; or cancel them (hpcsweep cancel results/s 0-1) and submit again\n";
+        hint: put a link there that leads here; or cancel them (hpcsweep cancel results/s 0-1) and submit again with --retry\n";
     let status = pbs.world.run_in("b", &["status"]).whole();
     assert!(status.contains(said), "{status}");
     let submitted = pbs.world.run_in("b", &["submit", "plan.toml", "--pbs"]).whole();
