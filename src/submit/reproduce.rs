@@ -58,6 +58,14 @@ pub(crate) fn prepare(original: &Tree, identity: &Identity, trial: u64) -> Resul
     let (recorded, _) = records::of_trial(original, trial)?;
     let done = recorded.decisive().filter(|_| recorded.outcome() == Some(Outcome::Done));
     let Some(done) = done else {
+        let path = original.record(trial, 1);
+        if recorded.attempts.is_empty() && path.exists() {
+            let sentence = format!("the record of trial {trial} is damaged: no result can be read");
+            return Err(Fault::request(sentence)
+                .at(path.display().to_string())
+                .hint(format!("`hpcsweep status {}` lists what is damaged", original.named()))
+                .into());
+        }
         return Err(Fault::request(format!("trial {trial} has no result to compare with"))
             .hint(format!("it is not done: `hpcsweep why {trial} {}` says more", original.named()))
             .into());

@@ -203,6 +203,15 @@ fn what_cannot_be_reproduced_is_refused() {
         "error: trial 3 has no result to compare with\n\
          hint: it is not done: `hpcsweep why 3 results/s` says more\n",
     );
+    let record = world.read("results/s/records/000/1.1.jsonl");
+    world.write("results/s/records/000/1.1.jsonl", "no record\n");
+    check(
+        &["plan.toml", "--reproduce", "1"],
+        "error: the record of trial 1 is damaged: no result can be read\n  \
+         $WORLD/results/s/records/000/1.1.jsonl\n\
+         hint: `hpcsweep status results/s` lists what is damaged\n",
+    );
+    world.write("results/s/records/000/1.1.jsonl", &record);
     let both = world.run(&["submit", "plan.toml", "--reproduce", "2", "--shard", "1/2"]);
     assert_eq!(both.code, 2, "{}", both.whole());
     // The snapshot is gone.
