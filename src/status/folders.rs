@@ -35,16 +35,20 @@ pub(crate) struct OtherFolder {
     pub(crate) trials: String,
     /// The jobs of agents that are queued or running.
     pub(crate) pilots: Vec<String>,
+    /// The jobs that submit more, alike.
+    pub(crate) feeders: Vec<String>,
 }
 
 impl OtherFolder {
     /// What becomes of its jobs, and what can be done, for people.
     pub(crate) fn words(&self, tree: &Tree) -> String {
         let dir = self.dir.display();
+        let of = |what: &str, jobs: &[String]| {
+            (!jobs.is_empty()).then(|| format!("{what} ({})", jobs.join(", ")))
+        };
         let trials = (!self.trials.is_empty()).then(|| format!("trials {}", self.trials));
-        let agents =
-            (!self.pilots.is_empty()).then(|| format!("agents ({})", self.pilots.join(", ")));
-        let whose: Vec<String> = trials.into_iter().chain(agents).collect();
+        let others = [of("agents", &self.pilots), of("the feeder", &self.feeders)];
+        let whose: Vec<String> = trials.into_iter().chain(others.into_iter().flatten()).collect();
         let whose = whose.join(" and of ");
         if self.is_original {
             return format!(
@@ -52,14 +56,19 @@ impl OtherFolder {
                  hint: to run the same here too, give the plan another `[sweep] name`"
             );
         }
-        let (which, retry) = match self.pilots.is_empty() {
-            true => (format!(" {}", self.trials), " with --retry"),
-            false => (String::new(), ""),
+        let (named, trials) = (tree.named(), &self.trials);
+        let way = match (trials.is_empty(), self.pilots.is_empty()) {
+            (true, true) => "submit again when it has failed".to_owned(),
+            (false, true) => {
+                format!(
+                    "cancel them (hpcsweep cancel {named} {trials}) and submit again with --retry"
+                )
+            }
+            (_, false) => format!("cancel them (hpcsweep cancel {named}) and submit again"),
         };
         format!(
-            "the jobs of {whose} were submitted in `{dir}`, where this sweep no longer is: they will fail\n\
-             hint: put a link there that leads here; or cancel them (hpcsweep cancel {}{which}) and submit again{retry}",
-            tree.named()
+            "the jobs of {whose} were submitted in `{dir}`, where this sweep no longer is: they will fail unless their nodes see it there\n\
+             hint: put a link there that leads here; or {way}"
         )
     }
 }
@@ -122,12 +131,13 @@ impl<'a> OtherFolders<'a> {
         }
     }
 
-    /// The folders that jobs name which will fail, or write elsewhere: those of trials, and these of agents.
-    pub(super) fn open(
+    /// The folders that jobs name which will fail, or write elsewhere: those of trials, and these of agents and feeders.
+    pub(super) fn open<'b>(
         &self,
         rows: &[Row],
         standings: &[Standing],
         pilots: &[Pilots],
+        feeders: impl Iterator<Item = &'b (u32, String)>,
     ) -> Vec<OtherFolder> {
         if self.of.is_empty() {
             return Vec::new();
@@ -149,21 +159,28 @@ impl<'a> OtherFolders<'a> {
                 folders.entry(*folder).or_default().pilots.push(pilots.job.clone());
             }
         }
+        for (array, job) in feeders {
+            if let Some(folder) = self.of.get(array) {
+                folders.entry(*folder).or_default().feeders.push(job.clone());
+            }
+        }
         let folder = |((dir, is_original), jobs): ((&Path, bool), Jobs)| OtherFolder {
             dir: dir.to_owned(),
             is_original,
             trials: IdSet::of_trials(jobs.trials).to_string(),
             pilots: jobs.pilots,
+            feeders: jobs.feeders,
         };
         folders.into_iter().map(folder).collect()
     }
 }
 
-/// What of a sweep a folder has: the trials with a job, and the jobs of agents.
+/// What of a sweep a folder has: the trials with a job, and the jobs of agents and feeders.
 #[derive(Default)]
 struct Jobs {
     trials: Vec<u64>,
     pilots: Vec<String>,
+    feeders: Vec<String>,
 }
 
 /// What a submission says of jobs that name another folder and are queued or running. The scheduler is asked where there may

@@ -324,12 +324,15 @@ fn stand(
     let killed =
         job_log::Jobs { log: &log, waves, places, element: witness.element, is_of: &is_of };
     killed.explain(files.rows.iter().map(|row| row.id), &files.records, &mut standings);
+    let alive = feeder::alive(&feeders, &files.waves, &heard.elements);
     // Where its scheduler is not, as on another cluster, the folder may have another name.
     let mut other_folders = Vec::new();
     if heard.is_sure {
         let others = OtherFolders::new(&tree, &identity, (&files.journal, places));
         others.explain(&files.rows, &files.records, &mut standings);
-        other_folders = others.open(&files.rows, &standings, &pilots);
+        let is_alive = |job: &str| alive.iter().any(|(_, own)| *own == job);
+        let feeders = feeders.iter().filter(|(_, job)| is_alive(job));
+        other_folders = others.open(&files.rows, &standings, &pilots, feeders);
     }
     let is_given = files.was_given() && !is_elsewhere;
     let left = if is_given { known.left(&files.rows, &standings) } else { 0 };
@@ -340,7 +343,6 @@ fn stand(
         Writer::Agent(agent) => agents.is_alive(agent),
         Writer::Submission => lock::is_held(&tree),
     });
-    let alive = feeder::alive(&feeders, &files.waves, &heard.elements);
     let bad = files.rows.iter().zip(&standings).filter(|(_, standing)| standing.state.is_bad());
     let fed = Fed::of(&alive, left, &undecided, bad.map(|(row, _)| row.id));
     let has_ended = left == 0 && standings.iter().all(|standing| standing.state.is_final());

@@ -96,7 +96,7 @@ fn jobs_that_wait_while_the_project_is_moved_are_named_with_a_way_out() {
     pbs.world.run_in("a", &["submit", "plan.toml", "--pbs", "-q"]).ok();
     fs::rename(pbs.world.path("a"), pbs.world.path("b")).unwrap();
     let said = "\
-        the jobs of trials 0-1 were submitted in `$WORLD/a/results/s`, where this sweep no longer is: they will fail\n\
+        the jobs of trials 0-1 were submitted in `$WORLD/a/results/s`, where this sweep no longer is: they will fail unless their nodes see it there\n\
         hint: put a link there that leads here; or cancel them (hpcsweep cancel results/s 0-1) and submit again with --retry\n";
     let status = pbs.world.run_in("b", &["status"]).whole();
     assert!(status.contains(said), "{status}");
@@ -114,6 +114,31 @@ fn jobs_that_wait_while_the_project_is_moved_are_named_with_a_way_out() {
     pbs.wait_idle();
     let status = pbs.world.run_in("b", &["status"]).whole();
     assert!(status.contains("done   2\n") || status.contains("done"), "{status}");
+}
+
+/// The job that submits the rest names the old folder, too.
+#[test]
+fn a_feeder_that_waits_while_the_project_is_moved_is_named() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    pbs.set("max_queued", 3);
+    pbs.world.write("a/plan.toml", &shell("true", "[grid]\na = [1, 2, 3, 4, 5]\n"));
+    pbs.world.run_in("a", &["submit", "plan.toml", "--pbs", "-q"]).ok();
+    fs::rename(pbs.world.path("a"), pbs.world.path("b")).unwrap();
+    assert_eq!(
+        pbs.world.run_in("b", &["status"]).whole(),
+        "s: 5 trials in $WORLD/b/results/s\n  state    trials\n  queued        2\n  pending       3\nseen by: qstat\n\
+         the jobs of trials 0-1 and of the feeder (2.pbshead) were submitted in `$WORLD/a/results/s`, where this sweep no \
+         longer is: they will fail unless their nodes see it there\n\
+         hint: put a link there that leads here; or cancel them (hpcsweep cancel results/s 0-1) and submit again with --retry\n\
+         3 trials not submitted yet: job 2.pbshead submits more when there is a place in the queue\nexit code 0\n"
+    );
+    // A link keeps them all, the feeder included.
+    std::os::unix::fs::symlink(pbs.world.path("b"), pbs.world.path("a")).unwrap();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    let status = pbs.world.run_in("b", &["status"]).whole();
+    assert!(status.contains("\n  done        5\n"), "{status}");
 }
 
 /// What was not mended has failed, for a reason that is said.
@@ -178,7 +203,7 @@ fn agents_that_wait_while_the_project_is_moved_are_named() {
         pbs.world.run_in("b", &["status"]).whole(),
         "s: 2 trials in $WORLD/b/results/s\n  state   trials\n  queued       2\n\
          seen by: qstat; pilot job 0[].pbshead: 1 queued\n\
-         the jobs of agents (0[].pbshead) were submitted in `$WORLD/a/results/s`, where this sweep no longer is: they will fail\n\
+         the jobs of agents (0[].pbshead) were submitted in `$WORLD/a/results/s`, where this sweep no longer is: they will fail unless their nodes see it there\n\
          hint: put a link there that leads here; or cancel them (hpcsweep cancel results/s) and submit again\n\
          exit code 0\n"
     );
