@@ -40,6 +40,18 @@ pub(crate) struct OtherFolder {
 }
 
 impl OtherFolder {
+    /// What becomes of the job of one of its trials; `None` of others.
+    pub(crate) fn of_trial(&self, trial: u64) -> Option<String> {
+        let is_its = IdSet::of_numbers(&self.trials).is_ok_and(|ids| ids.has(trial));
+        let dir = self.dir.display();
+        is_its.then(|| match self.is_original {
+            true => format!("its job belongs to `{dir}`, of which this is a copy, and writes its results there"),
+            false => format!(
+                "its job was submitted in `{dir}`, where this sweep no longer is: it will fail unless its node sees it there"
+            ),
+        })
+    }
+
     /// What becomes of its jobs, and what can be done, for people.
     pub(crate) fn words(&self, tree: &Tree) -> String {
         let dir = self.dir.display();

@@ -102,6 +102,10 @@ fn jobs_that_wait_while_the_project_is_moved_are_named_with_a_way_out() {
     assert!(status.contains(said), "{status}");
     let submitted = pbs.world.run_in("b", &["submit", "plan.toml", "--pbs"]).whole();
     assert!(submitted.contains(said), "{submitted}");
+    let why = pbs.world.run_in("b", &["why", "1"]).whole();
+    let line = "\n  folder: its job was submitted in `$WORLD/a/results/s`, where this sweep no longer is: it will fail unless \
+                its node sees it there\n";
+    assert!(why.contains(line), "{why}");
     // A link there is a way out, and cancelling them is another.
     std::os::unix::fs::symlink(pbs.world.path("b"), pbs.world.path("a")).unwrap();
     let status = pbs.world.run_in("b", &["status"]).whole();

@@ -92,6 +92,8 @@ pub(super) struct Sight {
     /// The line of `[resources]` that would have been enough, and why.
     enough: Option<(String, String)>,
     waiting: Option<Waiting>,
+    /// What becomes of its job, where that names another folder.
+    other_folder: Option<String>,
     /// Why it did not run again by itself.
     not_retried: Option<String>,
     /// The job that decides by `[retry]` whether it runs again.
@@ -189,6 +191,7 @@ impl<'a> Facts<'a> {
                 State::Pending => self.unsubmitted(),
                 _ => is_waiting.then(|| self.waiting(trial, &standing.reason)),
             },
+            other_folder: status.other_folders.iter().find_map(|folder| folder.of_trial(trial)),
             not_retried: self.not_retried(trial, record).filter(|_| standing.state.is_bad()),
             awaits: status.feeder.clone().filter(|_| status.awaited.contains(&trial)),
             logs: (!log.is_empty()).then(|| format!("hpcsweep logs {trial} {sweep}")),
@@ -346,6 +349,9 @@ impl Sight {
         }
         if let Some((request, why)) = &self.enough {
             line("enough", &format!("`{request}` ({why})"));
+        }
+        if let Some(words) = &self.other_folder {
+            line("folder", words);
         }
         if let Some(why) = &self.not_retried {
             line("not retried", why);
