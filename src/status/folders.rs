@@ -58,28 +58,46 @@ impl OtherFolder {
         let of = |what: &str, jobs: &[String]| {
             (!jobs.is_empty()).then(|| format!("{what} ({})", jobs.join(", ")))
         };
-        let trials = (!self.trials.is_empty()).then(|| format!("trials {}", self.trials));
+        let n_trials = IdSet::of_numbers(&self.trials).map_or(0, |ids| ids.len());
+        let trials = match n_trials {
+            0 => None,
+            1 => Some(format!("trial {}", self.trials)),
+            _ => Some(format!("trials {}", self.trials)),
+        };
         let others = [of("agents", &self.pilots), of("the feeder", &self.feeders)];
         let whose: Vec<String> = trials.into_iter().chain(others.into_iter().flatten()).collect();
+        let is_one = self.pilots.is_empty() && n_trials + self.feeders.len() == 1;
         let whose = whose.join(" and of ");
         if self.is_original {
+            let belong = match is_one {
+                true => format!("job of {whose} belongs"),
+                false => format!("jobs of {whose} belong"),
+            };
+            let results = if is_one { "it writes its" } else { "they write their" };
             return format!(
-                "the jobs of {whose} belong to `{dir}`, of which this is a copy: they write their results there\n\
+                "the {belong} to `{dir}`, of which this is a copy: {results} results there\n\
                  hint: to run the same here too, give the plan another `[sweep] name`"
             );
         }
         let (named, trials) = (tree.named(), &self.trials);
-        let way = match (trials.is_empty(), self.pilots.is_empty()) {
-            (true, true) => "submit again when it has failed".to_owned(),
-            (false, true) => {
-                format!(
-                    "cancel them (hpcsweep cancel {named} {trials}) and submit again with --retry"
-                )
-            }
+        let them = if is_one { "it" } else { "them" };
+        let way = match (n_trials, self.pilots.is_empty()) {
+            (0, true) => "submit again when it has failed".to_owned(),
+            (_, true) => format!(
+                "cancel {them} (hpcsweep cancel {named} {trials}) and submit again with --retry"
+            ),
             (_, false) => format!("cancel them (hpcsweep cancel {named}) and submit again"),
         };
+        let submitted = match is_one {
+            true => format!("job of {whose} was submitted"),
+            false => format!("jobs of {whose} were submitted"),
+        };
+        let fail = match is_one {
+            true => "it will fail unless its node sees it there",
+            false => "they will fail unless their nodes see it there",
+        };
         format!(
-            "the jobs of {whose} were submitted in `{dir}`, where this sweep no longer is: they will fail unless their nodes see it there\n\
+            "the {submitted} in `{dir}`, where this sweep no longer is: {fail}\n\
              hint: put a link there that leads here; or {way}"
         )
     }
@@ -213,4 +231,39 @@ pub(crate) fn notes(
     }
     let status = before_a_plan(tree.clone(), identity.clone(), site, environment, false)?;
     Ok(status.other_folders.iter().map(|folder| folder.words(tree)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_job_is_told_as_one() {
+        let folder = |is_original, trials: &str, feeders: &[&str]| OtherFolder {
+            dir: "/old/s".into(),
+            is_original,
+            trials: trials.to_owned(),
+            pilots: Vec::new(),
+            feeders: feeders.iter().map(|&job| job.to_owned()).collect(),
+        };
+        let said = |folder: OtherFolder| folder.words(&Tree::at(Path::new("/new/s")));
+        assert_eq!(
+            said(folder(true, "3", &[])),
+            "the job of trial 3 belongs to `/old/s`, of which this is a copy: it writes its results there\n\
+             hint: to run the same here too, give the plan another `[sweep] name`"
+        );
+        assert_eq!(
+            said(folder(false, "3", &[])),
+            "the job of trial 3 was submitted in `/old/s`, where this sweep no longer is: it will fail unless its node \
+             sees it there\n\
+             hint: put a link there that leads here; or cancel it (hpcsweep cancel /new/s 3) and submit again with --retry"
+        );
+        assert_eq!(
+            said(folder(false, "", &["7"])),
+            "the job of the feeder (7) was submitted in `/old/s`, where this sweep no longer is: it will fail unless its \
+             node sees it there\n\
+             hint: put a link there that leads here; or submit again when it has failed"
+        );
+        assert_eq!(folder(false, "3-5", &[]).of_trial(6), None);
+    }
 }
