@@ -224,8 +224,9 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
         let is_left = |(row, s): &(&Row, &Standing)| {
             s.state != State::Doubtful && !status.awaited.contains(&row.id)
         };
-        if bad.iter().any(is_left) {
-            text.push_str(&again(status, bad.iter().all(|(_, s)| s.state == State::Interrupted)));
+        let left: Vec<_> = bad.iter().filter(|trial| is_left(trial)).collect();
+        if !left.is_empty() {
+            text.push_str(&again(status, left.iter().all(|(_, s)| s.state == State::Interrupted)));
         }
     }
     if status.standings.iter().any(|s| s.reason.starts_with("JobHoldMaxRequeue")) {
