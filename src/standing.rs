@@ -4,10 +4,10 @@
 //! the scheduler is shown as it is. Every trial has exactly one state, so counts by state add up to the
 //! number of trials.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::cause::Cause;
-use crate::host::clock;
 use crate::idset::IdSet;
 use crate::plan::OnFailure;
 use crate::scheduler::{Element, End, State as Word};
@@ -139,13 +139,13 @@ pub(crate) fn dropped_words(trials: u64) -> Option<String> {
     Some(format!("dropped: {trials} (the plan no longer has {them})"))
 }
 
-/// What is known of the archive from which a sweep was unpacked, for showing how its trials stand.
+/// What is known of the archive from which a sweep was unpacked, or of those it was merged of, for showing how its trials stand.
 #[derive(Debug)]
 pub(crate) struct Copied {
     /// Attempts that began later have begun in the copy.
     until: f64,
-    /// When it was exported, in words; empty if all trials had ended.
-    when: String,
+    /// When it was exported, in words; `None` if all trials had ended.
+    when: Option<String>,
     /// How trials stood then, where their records alone do not say so.
     stood: HashMap<u64, Standing>,
 }
@@ -161,11 +161,7 @@ impl Copied {
             let trials = IdSet::of_numbers(&own.trials).unwrap_or_default();
             stood.extend(trials.iter().map(|trial| (u64::from(trial), standing.clone())));
         }
-        Self {
-            until: about.exported.unwrap_or(about.until),
-            when: about.exported.map(clock::local).unwrap_or_default(),
-            stood,
-        }
+        Self { until: about.exported.unwrap_or(about.until), when: about.when(), stood }
     }
 
     /// The standing of a trial that nobody has taken up since; `None` if its record decides.
@@ -174,13 +170,13 @@ impl Copied {
         if attempt.is_some_and(|attempt| attempt.start.time > self.until) {
             return None;
         }
-        let ran = || say(State::Running, &format!("when this copy was exported, {}", self.when));
+        let ran = || say(State::Running, self.when.as_deref().unwrap_or_default());
         match (attempt.map(Attempt::outcome), stood) {
             (Some(Some(Outcome::Done)), Some(stood)) if stood.state == State::Doubtful => {
                 Some(stood.clone())
             }
             (Some(Some(_)), _) => None,
-            (Some(None), None) if !self.when.is_empty() => Some(ran()),
+            (Some(None), None) if self.when.is_some() => Some(ran()),
             // It may have begun while the archive was written.
             (Some(None), Some(stood)) if !stood.state.is_final() => Some(ran()),
             (_, stood) => stood.cloned(),
@@ -194,21 +190,27 @@ pub(crate) fn beyond_records(
     records: &ByTrial,
     standings: &[Standing],
 ) -> Vec<Stood> {
-    let mut groups: BTreeMap<(String, Option<Cause>, &str), Vec<u64>> = BTreeMap::new();
-    for (row, standing) in rows.iter().zip(standings) {
-        let attempt = records.get(&row.id).and_then(Record::decisive);
-        let is_plain = match attempt.map(Attempt::outcome) {
+    let is_plain = |(trial, standing): &(u64, &Standing)| {
+        let attempt = records.get(trial).and_then(Record::decisive);
+        match attempt.map(Attempt::outcome) {
             None => standing.state == State::Pending && standing.reason.is_empty(),
             Some(None) => false,
             Some(Some(_)) => standing.state != State::Doubtful,
-        };
-        if !is_plain {
-            // What a program did at that time is not of interest later.
-            let is_running = standing.state == State::Running;
-            let reason = if is_running { "" } else { standing.reason.as_str() };
-            let key = (standing.state.word(), standing.cause, reason);
-            groups.entry(key).or_default().push(row.id);
         }
+    };
+    let all = rows.iter().map(|row| row.id).zip(standings);
+    groups(all.filter(|own| !is_plain(own)))
+}
+
+/// Trials by how they stand, for [`Copied`].
+pub(crate) fn groups<'a>(trials: impl IntoIterator<Item = (u64, &'a Standing)>) -> Vec<Stood> {
+    let mut groups: BTreeMap<(String, Option<Cause>, &str), Vec<u64>> = BTreeMap::new();
+    for (trial, standing) in trials {
+        // What a program did at that time is not of interest later.
+        let is_running = standing.state == State::Running;
+        let reason = if is_running { "" } else { standing.reason.as_str() };
+        let key = (standing.state.word(), standing.cause, reason);
+        groups.entry(key).or_default().push(trial);
     }
     let stood = |((state, cause, reason), trials): ((String, _, &str), _)| Stood {
         state,
@@ -222,7 +224,7 @@ pub(crate) fn beyond_records(
 /// Everything that is known besides rows and records.
 pub(crate) struct Witness<'a> {
     /// The scheduler's state of a trial; `None` if it has none.
-    pub(crate) element: &'a dyn Fn(u64) -> Option<Element>,
+    pub(crate) element: &'a dyn Fn(u64) -> Option<Cow<'a, Element>>,
     /// Whether a trial was given to a scheduler.
     pub(crate) submitted: &'a dyn Fn(u64) -> bool,
     /// Whether the scheduler answered (or there is none). If not, a trial that it does not name is not lost.
@@ -272,7 +274,7 @@ fn one(
 ) -> Standing {
     let element = (witness.element)(trial);
     let attempt = record.and_then(Record::decisive);
-    let known = Known { trial, record, attempt, element: element.as_ref(), witness };
+    let known = Known { trial, record, attempt, element: element.as_deref(), witness };
     let recorded = known.copied().or_else(|| known.closed()).or_else(|| known.skipped());
     let recorded = recorded.or_else(|| known.at_scheduler());
     recorded.unwrap_or_else(|| match attempt {
@@ -291,16 +293,16 @@ fn bad(state: State, cause: Cause, reason: &str) -> Standing {
 }
 
 /// The facts about one trial.
-struct Known<'a> {
+struct Known<'a, 'w> {
     trial: u64,
     record: Option<&'a Record>,
     /// The attempt that counts.
     attempt: Option<&'a Attempt>,
     element: Option<&'a Element>,
-    witness: &'a Witness<'a>,
+    witness: &'a Witness<'w>,
 }
 
-impl Known<'_> {
+impl Known<'_, '_> {
     fn word(&self) -> Option<&Word> {
         self.element.map(|element| &element.state)
     }
@@ -525,7 +527,8 @@ mod tests {
     fn check(record: Option<Record>, word: Option<&str>, place: Where, expected: &str) {
         let rows = [row(0, None)];
         let records = record.map(|r| (0, r)).into_iter().collect::<HashMap<_, _>>().into();
-        let element = |_| word.map(|w| crate::scheduler::slurm::versions::element(w, "None"));
+        let element =
+            |_| word.map(|w| Cow::Owned(crate::scheduler::slurm::versions::element(w, "None")));
         let witness = Witness {
             element: &element,
             submitted: &|_| !matches!(place, Where::Here(_)),
@@ -593,7 +596,7 @@ mod tests {
         let rows = [row(0, None)];
         let records = HashMap::from([(0, attempt(Some(Outcome::Done), 0))]).into();
         let state = Word::Ended(crate::scheduler::End::Failed, "exit status 1".to_owned());
-        let element = |_| Some(Element { state: state.clone(), reason: String::new() });
+        let element = |_| Some(Cow::Owned(Element { state: state.clone(), reason: String::new() }));
         let witness = Witness {
             element: &element,
             submitted: &|_| true,

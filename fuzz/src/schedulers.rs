@@ -15,7 +15,7 @@ pub(crate) fn slurm(bytes: &[u8]) {
         let _ = slurm::read_partitions(text);
         let _ = slurm::max_submit_jobs_of(text, "a");
         let _ = slurm::associations_of(text, None);
-        for (job, elements) in slurm::elements(&slurm::lines(text)) {
+        for (job, elements) in slurm::elements(slurm::lines(text)) {
             assert!(!job.is_empty());
             let _ = (elements.get(0), elements.get(7));
         }

@@ -1,6 +1,6 @@
 //! The scheduler's reports about jobs: states, and the elements of arrays.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::cause::Cause;
 use crate::idset::IdSet;
@@ -92,15 +92,36 @@ pub struct Element {
 /// The known elements of one array, or of one plain job.
 #[derive(Debug, Clone, Default)]
 pub struct Elements {
-    single: HashMap<u64, Element>,
+    /// Those that are listed singly: by the first of each run of indices that share a state and a reason, its last one and
+    /// these.
+    single: BTreeMap<u64, (u64, Element)>,
     sets: Vec<(IdSet, Element)>,
     whole: Option<Element>,
 }
 
 impl Elements {
     /// Learns of one element; later words win.
-    pub(crate) fn say_of(&mut self, index: u64, element: Element) {
-        self.single.insert(index, element);
+    pub(crate) fn say_of(&mut self, index: u64, element: &Element) {
+        let mut before = None;
+        if let Some((first, (last, known))) = self.single.range_mut(..=index).next_back() {
+            let is_same = known == element;
+            if is_same && *last + 1 >= index {
+                *last = index.max(*last);
+                return;
+            }
+            if *last >= index {
+                before = Some((*first, *last, known.clone()));
+            }
+        }
+        if let Some((first, last, known)) = before {
+            if last > index {
+                self.single.insert(index + 1, (last, known.clone()));
+            }
+            if first < index {
+                self.single.insert(first, (index - 1, known));
+            }
+        }
+        self.single.insert(index, (index, element.clone()));
     }
 
     /// Learns of a set of elements that nothing singles out.
@@ -115,17 +136,45 @@ impl Elements {
 
     /// Says of every element that waits why it does.
     pub(crate) fn hold(&mut self, element: &Element) {
-        for known in self.single.values_mut().filter(|e| e.state.waits()) {
+        let all = self.single.values_mut().map(|(_, known)| known);
+        for known in all.filter(|known| known.state.waits()) {
             known.clone_from(element);
         }
     }
 
     /// The element of an index.
     pub fn get(&self, index: u64) -> Option<&Element> {
-        self.single.get(&index).or_else(|| {
+        let run = self.single.range(..=index).next_back();
+        let single = run.filter(|(_, (last, _))| *last >= index).map(|(_, (_, known))| known);
+        single.or_else(|| {
             let index = u32::try_from(index).ok()?;
             let waiting = self.sets.iter().rfind(|(ids, _)| ids.contains(index));
             waiting.map(|(_, element)| element).or(self.whole.as_ref())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::{Element, Elements, State};
+
+    proptest! {
+        /// As if each element were kept by itself.
+        #[test]
+        fn the_last_words_about_an_element_count(said in prop::collection::vec((0..24_u64, 0..3_u8), 0..80)) {
+            let element = |kind: u8| Element { state: State::Queued(kind.to_string()), reason: String::new() };
+            let (mut elements, mut each) = (Elements::default(), HashMap::new());
+            for (index, kind) in said {
+                elements.say_of(index, &element(kind));
+                each.insert(index, element(kind));
+            }
+            for index in 0..26 {
+                prop_assert_eq!(elements.get(index), each.get(&index));
+            }
+        }
     }
 }

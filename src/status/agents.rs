@@ -130,8 +130,8 @@ impl Words {
     }
 
     /// The state of a trial.
-    pub(super) fn of(&self, trial: u64) -> Option<Element> {
-        self.open.get(&trial).cloned()
+    pub(super) fn of(&self, trial: u64) -> Option<&Element> {
+        self.open.get(&trial)
     }
 }
 

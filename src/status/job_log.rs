@@ -2,6 +2,8 @@
 //! rank was killed and the launcher ended the others at once. The scheduler's state of the job, or the lines that scheduler and
 //! launcher write into the job's log, do. Of trials that were only asked to stop, these lines say why.
 
+use std::borrow::Cow;
+
 use crate::cause::{Cause, log};
 use crate::host::disk;
 use crate::scheduler::{Element, End, State as Word};
@@ -19,7 +21,7 @@ pub(super) struct Jobs<'a> {
     pub(super) log: &'a dyn Fn(u32, u64) -> Option<String>,
     pub(super) waves: &'a [(Wave, Vec<u64>)],
     pub(super) places: &'a Places,
-    pub(super) element: &'a dyn Fn(u64) -> Option<Element>,
+    pub(super) element: &'a dyn Fn(u64) -> Option<Cow<'a, Element>>,
     /// Whether an attempt ran in the job of its trial.
     pub(super) is_of: &'a dyn Fn(u64, &Attempt) -> bool,
 }

@@ -15,6 +15,7 @@ pub(crate) mod progress;
 pub(crate) mod stalled;
 pub mod told;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
@@ -307,7 +308,10 @@ fn stand(
     let jobs_of = jobs_of.unwrap_or_default();
     let before = |trial| table::row_of(&files.rows, trial).and_then(|row| row.after);
     let witness = Witness {
-        element: &|trial| agents.of(trial).or_else(|| known.element(&heard, trial, before(trial))),
+        element: &|trial| {
+            let held = agents.of(trial).map(Cow::Borrowed);
+            held.or_else(|| known.element(&heard, trial, before(trial)))
+        },
         submitted: &|trial| known.is_submitted(trial),
         asked: heard.is_sure,
         believes_ends: scheduler.facts().believes_ends,
@@ -648,7 +652,7 @@ impl Known<'_> {
     }
 
     /// The scheduler's state of the element of a trial.
-    fn of_place(&self, heard: &Heard, trial: u64) -> Option<Element> {
+    fn of_place<'h>(&self, heard: &'h Heard, trial: u64) -> Option<Cow<'h, Element>> {
         let (array, index) = self.places.of(trial)?;
         let known = heard.elements.get(self.journal.job(array)?).and_then(|e| e.get(index));
         // A scheduler may forget a job that we have cancelled at once, and its accounting may report it as
@@ -656,9 +660,9 @@ impl Known<'_> {
         let waits = known.is_none_or(|e| e.state.waits());
         if waits && self.journal.is_cancelled(array, trial) {
             let state = Word::Ended(End::Cancelled, "CANCELLED".to_owned());
-            return Some(Element { state, reason: String::new() });
+            return Some(Cow::Owned(Element { state, reason: String::new() }));
         }
-        known.cloned()
+        known.map(Cow::Borrowed)
     }
 
     /// Trials that are held, and trials that have ended and have a job that runs.
@@ -711,7 +715,12 @@ impl Known<'_> {
 
     /// The scheduler's state of a trial; `before` is the trial before it in its chain. An element that runs a whole
     /// chain runs one trial of it at a time.
-    fn element(&self, heard: &Heard, trial: u64, before: Option<u64>) -> Option<Element> {
+    fn element<'h>(
+        &self,
+        heard: &'h Heard,
+        trial: u64,
+        before: Option<u64>,
+    ) -> Option<Cow<'h, Element>> {
         let element = self.of_place(heard, trial)?;
         let decisive = self.records.get(&trial).and_then(Record::decisive);
         let is_elsewhere = |attempt: &Attempt| {
@@ -728,7 +737,7 @@ impl Known<'_> {
                 // It may be given back to the queue.
                 false => Word::Queued("its job is ending".to_owned()),
             };
-            return Some(Element { state, reason: String::new() });
+            return Some(Cow::Owned(Element { state, reason: String::new() }));
         }
         if !self.places.is_fused(trial) {
             return Some(element);
@@ -755,7 +764,7 @@ impl Known<'_> {
             state: Word::Queued("behind the trial before it".to_owned()),
             reason: String::new(),
         };
-        Some(if behind { waits } else { element })
+        Some(if behind { Cow::Owned(waits) } else { element })
     }
 }
 

@@ -14,6 +14,7 @@ use super::{FORMAT, Identity, Tree, journal, line};
 use crate::cause::Cause;
 use crate::host::archive::{self, Archive, Found, Part, Stored};
 use crate::host::{clock, disk};
+use crate::idset::IdSet;
 use crate::words::count;
 
 /// The folder of what an archive has besides the sweep: the table, the report, and `about.json`.
@@ -25,11 +26,15 @@ const ABOUT: &str = "about.json";
 /// What was left out of a merged sweep, in its folder.
 const MERGED: &str = "merged.json";
 
-/// `merged.json`: what a merged sweep does not have of those that it was made of.
+/// `merged.json`: what the records of a merged sweep do not say of those that it was made of.
 #[derive(Debug, Serialize, Deserialize)]
 struct Merged {
     format: u32,
+    /// What was left out.
     without: Vec<Without>,
+    /// How trials stood, if some had not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    about: Option<About>,
 }
 
 /// For an archive that does not say which journals it has.
@@ -79,9 +84,12 @@ pub(crate) struct About {
     /// Pipes, sockets and devices, which no archive has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) skipped: Vec<String>,
+    /// Whether this is no archive, but several sweeps that were merged.
+    #[serde(skip)]
+    pub(crate) is_merged: bool,
 }
 
-/// How some trials stood when they were exported.
+/// How some trials stood when they were exported or merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stood {
     /// The word of their state.
@@ -264,16 +272,23 @@ fn part(found: &Found) -> Part {
 }
 
 impl About {
+    /// When it was made, in words: "when this copy was exported, 2026-11-24 12:00:00"; `None` if all trials had ended.
+    pub(crate) fn when(&self) -> Option<String> {
+        let what = if self.is_merged { "it was merged" } else { "this copy was exported" };
+        Some(format!("when {what}, {}", clock::local(self.exported?)))
+    }
+
     /// What it is, in words: "a copy, exported 2026-11-24 12:00:00 while 1 trial was running".
     pub(crate) fn words(&self) -> String {
         let Some(exported) = self.exported else { return "a copy of a sweep".to_owned() };
+        let made = if self.is_merged { "merged" } else { "a copy, exported" };
         let of = |state: &str| self.states.get(state).copied().unwrap_or(0);
         let what = match of("running") {
             0 => "trials had not ended".to_owned(),
             1 => "1 trial was running".to_owned(),
             n => format!("{} were running", count(n, "trial")),
         };
-        format!("a copy, exported {} while {what}", clock::local(exported))
+        format!("{made} {} while {what}", clock::local(exported))
     }
 
     /// That of a sweep in these states.
@@ -289,6 +304,7 @@ impl About {
             journals: 0,
             without: Vec::new(),
             skipped: Vec::new(),
+            is_merged: false,
         }
     }
 }
@@ -300,34 +316,49 @@ impl Tree {
     /// When a file cannot be read.
     pub(crate) fn left_out(&self) -> Result<Vec<Without>> {
         let mut all = self.copied()?.map(|about| about.without).unwrap_or_default();
-        let text = disk::read_if_there(&self.dir().join(MERGED))?.unwrap_or_default();
-        let merged: Option<Merged> = line::unseal(text.trim_end().as_bytes());
-        all.extend(merged.map(|merged| merged.without).unwrap_or_default());
+        all.extend(self.merged()?.map(|merged| merged.without).unwrap_or_default());
         all.sort_unstable();
         all.dedup();
         Ok(all)
     }
 
-    /// Writes down what was left out of a merged sweep, if anything was.
+    /// Writes down of a merged sweep what was left out, and how trials stand that have not ended, if there is any of that.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub(crate) fn leave_out(&self, without: &[Without]) -> Result<()> {
-        if without.is_empty() {
+    pub(crate) fn set_merged(&self, without: Vec<Without>, open: Vec<Stood>) -> Result<()> {
+        if without.is_empty() && open.is_empty() {
             return Ok(());
         }
-        let merged = Merged { format: FORMAT, without: without.to_vec() };
+        let about = (!open.is_empty()).then(|| {
+            let mut states = BTreeMap::new();
+            for stood in &open {
+                let trials = IdSet::of_numbers(&stood.trials).map_or(0, |ids| ids.len() as u64);
+                *states.entry(stood.state.clone()).or_default() += trials;
+            }
+            let now = clock::now();
+            About { exported: Some(now), standings: open, ..About::new(states, false, now) }
+        });
+        let merged = Merged { format: FORMAT, without, about };
         disk::write_whole(&self.dir().join(MERGED), &line::seal(&merged)?)
     }
 
-    /// What is known of the archive from which this sweep was unpacked; `None` if it was not. Of a damaged file, only that
-    /// it was one.
+    fn merged(&self) -> Result<Option<Merged>> {
+        let text = disk::read_if_there(&self.dir().join(MERGED))?.unwrap_or_default();
+        Ok(line::unseal(text.trim_end().as_bytes()))
+    }
+
+    /// What is known of the archive from which this sweep was unpacked, or of the sweeps that it was merged of while they ran;
+    /// `None` if it was neither. Of a damaged file, only that it was one.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When a file cannot be read.
     pub(crate) fn copied(&self) -> Result<Option<About>> {
         let path = self.dir().join(FOLDER).join(ABOUT);
-        let Some(text) = disk::read_if_there(&path)? else { return Ok(None) };
+        let Some(text) = disk::read_if_there(&path)? else {
+            let about = self.merged()?.and_then(|merged| merged.about);
+            return Ok(about.map(|about| About { is_merged: true, ..about }));
+        };
         let unknown =
             || About { journals: all_journals(), ..About::new(BTreeMap::new(), true, 0.0) };
         Ok(Some(line::unseal(text.trim_end().as_bytes()).unwrap_or_else(unknown)))

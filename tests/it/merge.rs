@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::pbs_server::Pbs;
-use crate::world::{Ran, World};
+use crate::world::{Ran, World, wait_until};
 
 /// A plan of chains and trials of their own.
 fn plan(root: &str) -> String {
@@ -285,4 +285,55 @@ fn a_merged_sweep_appears_whole_or_not_at_all() {
     assert_eq!(table(&world, "x"), table(&world, "a/s"));
     world.run(&["merge", "a/s", "-o", "y", "--without", "checkpoints"]).ok();
     assert!(world.exists("y/work/000/5/large") && !world.exists("y/work/000/5/checkpoint"));
+}
+
+#[test]
+fn what_runs_while_it_is_merged_is_not_lost_in_the_merged_sweep() {
+    let world = World::new();
+    world.write(
+        "plan.toml",
+        "version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = [\"sh\", \"-c\", \"[ $HPCSWEEP_PARAM_A = 0 ] || until [ -e $HPCSWEEP_SOURCE/go ]; do sleep 0.05; done\"]\n[grid]\na = [0, 1, 2]\n",
+    );
+    let running = world.start(&["submit", "plan.toml", "--local", "-j", "1"]);
+    let record = "results/s/records/000/1.1.jsonl";
+    wait_until("the second trial runs", || {
+        world.exists(record) && world.read(record).contains('\n')
+    });
+    let merge = world.run(&["merge", "results/s", "-o", "m/s"]);
+    assert_eq!(
+        merge.whole(),
+        "s: 3 trials from 1 sweep, 2 with attempts\nwarning: 1 trial still running: merge again when all have ended\n\
+         results: $WORLD/m/s\nnext: hpcsweep status m/s\nexit code 0\n"
+    );
+    world.write("go", "");
+    assert_eq!(running.end(&world).code, 0);
+
+    // The merged sweep says when that was, and so does an archive of it.
+    let status = world.run(&["status", "m/s"]);
+    let (before, rest) = status.out.split_once("merged ").unwrap();
+    let (when, rest) = rest.split_at("2026-11-24 12:00:00".len());
+    assert_eq!(
+        before,
+        "s: 3 trials in $WORLD/m/s\n  state    trials\n  done          1\n  running       1\n  pending       1\n\
+         seen by: the results tree alone: "
+    );
+    assert_eq!((rest, status.code), (" while 1 trial was running\n", 0));
+    let why = world.run(&["why", "1", "m/s"]);
+    assert!(why.out.contains(&format!("\n  why: when it was merged, {when}\n")), "{}", why.whole());
+    world.run(&["export", "m/s", "-o", "a.tar"]).ok();
+    world.call("tar", &["-xf", "a.tar"]).ok();
+    let states = |sweep: &str| -> Vec<String> {
+        let rows = world.table(&[sweep]);
+        rows.iter().map(|row| row["state"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(states("s"), ["done", "running", "pending"]);
+
+    // Merged again, it has what has ended; submitted, it runs what had not.
+    world.run(&["merge", "m/s", "results/s", "-o", "n/s"]).ok();
+    assert_eq!(states("n/s"), ["done", "done", "done"]);
+    assert!(!world.exists("n/s/merged.json"));
+    world.write("m/plan.toml", &world.read("plan.toml").replace("[run]", "root = \".\"\n[run]"));
+    world.write("m/go", "");
+    world.run_in("m", &["submit", "plan.toml", "--local"]).ok();
+    assert_eq!(states("m/s"), ["done", "done", "done"]);
 }

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
@@ -84,12 +85,16 @@ pub(crate) fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Resul
     die_with_parent(&mut command, Signal::SIGKILL, None, &[]);
     // The reader is started before the program: without a reader the program is not started, whatever it
     // would have done.
+    let (open, are_closed) = mpsc::channel::<()>();
     let piped = || -> anyhow::Result<_> {
         let (mut from, to) = std::io::pipe().map_err(|e| start_fault(&argv[0], &e))?;
+        let open = open.clone();
         let reader = threads::start("output", move || {
             let mut bytes = Vec::new();
             let _ = from.read_to_end(&mut bytes);
-            String::from_utf8_lossy(&bytes).into_owned()
+            drop(open);
+            String::from_utf8(bytes)
+                .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
         })?;
         Ok((reader, to))
     };
@@ -98,7 +103,11 @@ pub(crate) fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Resul
     let mut child = command.spawn().map_err(|e| start_fault(&argv[0], &e))?;
     // It holds our ends of the pipes.
     drop(command);
-    let status = wait_for(&mut child, limit);
+    drop(open);
+    // A program that has closed its streams is about to end. Naps would be too long for one that answers soon.
+    let began = Instant::now();
+    let _ = are_closed.recv_timeout(limit);
+    let status = wait_for(&mut child, limit.saturating_sub(began.elapsed()));
     if status.is_none() {
         kill_group(&child, Signal::SIGKILL);
         let _ = child.wait();

@@ -281,7 +281,7 @@ pub fn elements(asked: &[String], jobs: &[Job]) -> HashMap<String, Elements> {
         let elements = all.entry(array_of(&job.id)).or_default();
         let element = element_of(job);
         match job.index() {
-            Some(index) => elements.say_of(index, element),
+            Some(index) => elements.say_of(index, &element),
             // An array's own state holds for elements that are not listed only while it waits.
             None if job.is_array() && !element.state.waits() => {}
             None => elements.say_of_the_rest(element),

@@ -134,59 +134,57 @@ pub(crate) fn accounts_by_name(name: &str, since: f64) -> Vec<String> {
 
 /// One line of [`queue`] or [`accounts`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct Line<'a> {
     /// The number of the job or array.
-    pub(crate) job: String,
+    pub(crate) job: u32,
     /// Which of its elements.
     pub(crate) part: Part,
-    /// State, and why it waits or ended.
-    pub(crate) element: Element,
+    /// Slurm's word for its state.
+    pub(crate) word: &'a str,
+    /// Why it waits or ended, in Slurm's words.
+    pub(crate) reason: &'a str,
     /// The job's name, by which a call is found whose answer was lost.
-    pub(crate) name: String,
+    pub(crate) name: &'a str,
 }
 
 /// Reads the answer of [`queue`], [`accounts`] or [`accounts_by_name`]; other lines are skipped.
-pub fn lines(stdout: &str) -> Vec<Line> {
-    stdout
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.trim().splitn(4, '|');
-            let id = JobRef::parse(fields.next()?).ok()?;
-            let word = fields.next()?;
-            let reason = fields.next()?;
-            let name = fields.next()?.to_owned();
-            let element = versions::element(word, reason);
-            Some(Line { job: id.job.to_string(), part: id.part, element, name })
-        })
-        .collect()
+pub fn lines(stdout: &str) -> impl Iterator<Item = Line<'_>> {
+    stdout.lines().filter_map(|line| {
+        let mut fields = line.trim().splitn(4, '|');
+        let JobRef { job, part, .. } = JobRef::parse(fields.next()?).ok()?;
+        Some(Line { job, part, word: fields.next()?, reason: fields.next()?, name: fields.next()? })
+    })
 }
 
 /// The elements of arrays, by array id and index. Later lines win: a requeued element is listed anew.
-pub fn elements(lines: &[Line]) -> HashMap<String, Elements> {
-    let mut all: HashMap<String, Elements> = HashMap::new();
-    for line in lines {
-        let elements = match all.get_mut(&line.job) {
-            Some(elements) => elements,
-            None => all.entry(line.job.clone()).or_default(),
-        };
-        let element = line.element.clone();
-        match &line.part {
-            Part::Task(index) => {
-                elements.say_of(u64::from(*index), element);
+pub fn elements<'a>(lines: impl Iterator<Item = Line<'a>>) -> HashMap<String, Elements> {
+    let mut all: HashMap<u32, Elements> = HashMap::new();
+    // Most of an array's elements wait for one reason.
+    let mut latest: Option<(&str, &str, Element)> = None;
+    for Line { job, part, word, reason, .. } in lines {
+        let element = match latest.take() {
+            Some((as_word, as_reason, element)) if (as_word, as_reason) == (word, reason) => {
+                element
             }
+            _ => versions::element(word, reason),
+        };
+        let elements = all.entry(job).or_default();
+        match part {
+            Part::Task(index) => elements.say_of(u64::from(index), &element),
             // A list that was cut short may hold any index that is not listed singly.
-            Part::Waiting { ids, cut: false, .. } => elements.say_of_all(ids.clone(), element),
+            Part::Waiting { ids, cut: false, .. } => elements.say_of_all(ids, element.clone()),
             // A line without indices shows only that an element may wait, or that elements that had not begun
             // were cancelled: for a moment sacct shows an array in the state of its first ended element.
             Part::Waiting { .. } | Part::Whole | Part::Component(_) => {
                 let is_cancelled = element.state == versions::state("CANCELLED");
                 if is_cancelled || element.state.waits() {
-                    elements.say_of_the_rest(element);
+                    elements.say_of_the_rest(element.clone());
                 }
             }
         }
+        latest = Some((word, reason, element));
     }
-    all
+    all.into_iter().map(|(job, elements)| (job.to_string(), elements)).collect()
 }
 
 /// The call that ends jobs, arrays or elements.
@@ -476,7 +474,7 @@ mod tests {
     fn elements_are_found_in_ranges_and_singly() {
         let text = "12_[4-1000%8]|PENDING|Resources|demo\n12_3|RUNNING|None|demo\n\
                     12_2|CANCELLED by 1001|None|demo\n13_[0,5]|HIBERNATING|x|demo\nbanner\n";
-        let all = elements(&lines(text));
+        let all = elements(lines(text));
         let of = |job: &str, i| all.get(job).and_then(|e| e.get(i)).map(|e| e.state.clone());
         assert_eq!(of("12", 999), Some(State::Queued("PENDING".into())));
         assert_eq!(of("12", 3), Some(State::Running("RUNNING".into())));

@@ -152,19 +152,20 @@ impl Scheduler for Slurm {
         _script: &str,
         since: f64,
     ) -> Result<Option<String>> {
-        let of_token = |lines: Vec<commands::Line>| {
-            lines.into_iter().find(|line| line.name == token).map(|line| line.job)
+        let of_token = |text: &str| {
+            let found = commands::lines(text).find(|line| line.name == token);
+            found.map(|line| line.job.to_string())
         };
-        let found = of_token(queue(calls)?);
+        let found = of_token(&queue(calls)?);
         if found.is_some() || !self.remembers() {
             return Ok(found);
         }
         let text = calls.ask(&commands::accounts_by_name(token, since))?;
-        Ok(of_token(commands::lines(&text)))
+        Ok(of_token(&text))
     }
 
     fn known(&self, calls: &mut Calls, _ids: &[String]) -> Result<HashSet<String>> {
-        Ok(queue(calls)?.into_iter().map(|line| line.job).collect())
+        Ok(commands::lines(&queue(calls)?).map(|line| line.job.to_string()).collect())
     }
 
     /// The queue knows what waits, runs, or has just ended. The accounting knows the rest, but learns of it late: if it
@@ -173,30 +174,33 @@ impl Scheduler for Slurm {
     fn ask(&self, calls: &mut Calls, question: &Question<'_>) -> Answer {
         let Question { jobs, open, .. } = *question;
         let users = question.users.iter().map(String::as_str).collect::<Vec<_>>().join(",");
-        let mut lines = Vec::new();
+        let elements = |texts: &[String]| {
+            commands::elements(texts.iter().flat_map(|text| commands::lines(text)))
+        };
+        let mut texts = Vec::new();
         let mut asked = Vec::new();
         let mut silent = None;
         if !open.is_empty() {
             match calls.ask(&commands::queue(&users)) {
                 Ok(text) => {
-                    lines = commands::lines(&text);
+                    texts.push(text);
                     asked.push("squeue");
                 }
                 Err(error) => silent = Some(error),
             }
         }
-        let mut elements = commands::elements(&lines);
-        let known = |(job, index): &(String, u64)| {
-            elements.get(job).is_some_and(|elements| elements.get(*index).is_some())
+        let mut known = elements(&texts);
+        let is_known = |(job, index): &(String, u64)| {
+            known.get(job).is_some_and(|elements| elements.get(*index).is_some())
         };
-        if self.remembers() && (open.is_empty() || !open.iter().all(known)) {
+        if self.remembers() && (open.is_empty() || !open.iter().all(is_known)) {
             let answers: Result<Vec<String>> =
                 pieces(jobs).map(|some| calls.ask(&commands::accounts(some))).collect();
             match answers {
-                Ok(texts) => {
+                Ok(answers) => {
                     // Later lines win: the queue is never behind.
-                    lines.splice(0..0, texts.iter().flat_map(|text| commands::lines(text)));
-                    elements = commands::elements(&lines);
+                    texts.splice(0..0, answers);
+                    known = elements(&texts);
                     asked.push("sacct");
                 }
                 Err(error) => silent = Some(error),
@@ -208,7 +212,7 @@ impl Scheduler for Slurm {
             None => asked.join(" and "),
         };
         // What half an answer does not hold may still be there.
-        Answer { elements, is_sure: silent.is_none(), witness }
+        Answer { elements: known, is_sure: silent.is_none(), witness }
     }
 
     fn order(&self, order: Order, ids: &[String]) -> Vec<String> {
@@ -270,7 +274,7 @@ impl Scheduler for Slurm {
     }
 }
 
-/// What this user has in the queue.
-fn queue(calls: &mut Calls) -> Result<Vec<commands::Line>> {
-    Ok(commands::lines(&calls.ask(&commands::queue(&vars::user_name()))?))
+/// What this user has in the queue, in squeue's lines.
+fn queue(calls: &mut Calls) -> Result<String> {
+    calls.ask(&commands::queue(&vars::user_name()))
 }

@@ -18,12 +18,13 @@ use super::grow;
 use crate::fault::Fault;
 use crate::host::{copy, disk};
 use crate::idset::IdSet;
+use crate::standing::{self, Standing};
 use crate::status::Status;
 use crate::tree::Tree;
 use crate::tree::code::{self, Beside, Submission};
 use crate::tree::export::Without;
 use crate::tree::records::Record;
-use crate::tree::table::Head;
+use crate::tree::table::{self, Head};
 use attempts::Own;
 use plans::Places;
 
@@ -94,6 +95,7 @@ fn fill(
         }
     }
     let trees: Vec<&Tree> = sweeps.iter().map(|status| &status.tree).collect();
+    let mut open = Vec::new();
     for (trial, own) in &records {
         let of: Vec<(usize, &Record)> =
             own.iter().map(|(sweep, _, record)| (*sweep, *record)).collect();
@@ -102,6 +104,9 @@ fn fill(
         report.common += (had - all.len()) as u64;
         report.begun += u64::from(!all.is_empty());
         attempts::write(tree, &trees, *trial, &all, !without.contains(&Without::Logs))?;
+        if let Some(standing) = running(sweeps, own, attempts::decisive(&all)) {
+            open.push((*trial, standing));
+        }
         if !without.contains(&Without::Work) {
             let is_without = without.contains(&Without::Checkpoints);
             work(tree, sweeps, *trial, own, attempts::decisive(&all), is_without)?;
@@ -114,8 +119,21 @@ fn fill(
     }
     left_out.sort_unstable();
     left_out.dedup();
-    tree.leave_out(&left_out)?;
+    tree.set_merged(left_out, standing::groups(open))?;
     Ok(report)
+}
+
+/// The standing of a trial whose attempt that counts had not ended; `None` if it had, or no process was at work at it.
+fn running<'a>(
+    sweeps: &'a [Status],
+    own: &[(usize, u64, &Record)],
+    decisive: Option<Own<'_>>,
+) -> Option<&'a Standing> {
+    let decisive = decisive.filter(|own| own.attempt.outcome().is_none())?;
+    let (sweep, old, _) = own.iter().find(|(sweep, ..)| *sweep == decisive.sweep)?;
+    let status = &sweeps[*sweep];
+    let standing = &status.standings[table::place_of(&status.rows, *old)?];
+    (!standing.state.is_final()).then_some(standing)
 }
 
 /// The shell and the set-up script of the trials, as the new sweep has them.
