@@ -77,32 +77,43 @@ pub(crate) fn of_stop(text: &str) -> Option<Cause> {
 }
 
 /// A rank that a launcher saw end.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Task {
-    pub(crate) rank: u32,
-    pub(crate) node: String,
+#[derive(Clone)]
+struct Task {
+    rank: u32,
+    node: String,
     /// As srun writes it: `Killed`, `Exited with exit code 1`.
-    pub(crate) how: String,
+    how: String,
 }
 
-/// The rank that ended first without success in the last step that srun has reported: it writes
+/// Which rank ended first without success in the last step that srun has reported, in words: it writes
 /// `srun: error: n2: task 1: Killed` in the order of time. Each rank ends once in a step, so a rank that is named again belongs
 /// to an earlier one.
-pub(crate) fn of_first_task(text: &str) -> Option<Task> {
-    let mut first = None;
+pub(crate) fn of_lost_rank(text: &str) -> Option<String> {
+    let (mut first, mut not_killed) = (None, None);
     let mut seen = Vec::new();
     for line in text.split('\n').rev() {
         if line.contains("*** JOB ") {
             break;
+        }
+        if line.contains("*** STEP ") && first.is_some() {
+            // When a rank vanishes, Slurm may kill the others before it reports that one. Of those that were killed after this
+            // line, any may have been the first.
+            first = Some(not_killed.take());
         }
         let Some((task, ranks)) = tasks(line) else { continue };
         if ranks.iter().any(|rank| seen.contains(rank)) {
             break;
         }
         seen.extend(ranks);
-        first = Some(task);
+        if task.how != "Killed" {
+            not_killed = Some(task.clone());
+        }
+        first = Some(Some(task));
     }
-    first
+    Some(match first? {
+        Some(Task { rank, node, how }) => format!("rank {rank} on {node} vanished: {how}"),
+        None => "all ranks were killed: one had vanished, or the step was cancelled".to_owned(),
+    })
 }
 
 /// What a line of srun says: the lowest of the ranks that it names, and all of them.
@@ -281,18 +292,25 @@ mod tests {
 
     #[test]
     fn the_log_of_a_job_names_the_rank_that_ended_first() {
-        let of = |text: &str| {
-            of_first_task(text).map(|task| format!("{} {} {}", task.rank, task.node, task.how))
-        };
+        let of = of_lost_rank;
         let step = "srun: error: n2: task 1: Killed\nslurmstepd-n1: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-24T05:33:28 ***\nsrun: Job step aborted: Waiting up to 7 seconds for job step to finish.\nsrun: error: n1: task 0: Killed\n";
-        assert_eq!(of(step), Some("1 n2 Killed".to_owned()));
+        assert_eq!(of(step).as_deref(), Some("rank 1 on n2 vanished: Killed"));
         let other = "srun: error: n1: task 0: Exited with exit code 9\nsrun: error: n2: tasks 1-3,7: Terminated\n";
-        assert_eq!(of(&format!("{step}{other}")), Some("0 n1 Exited with exit code 9".to_owned()));
+        let said = of(&format!("{step}{other}"));
+        assert_eq!(said.as_deref(), Some("rank 0 on n1 vanished: Exited with exit code 9"));
         let requeued = "slurmstepd-n1: error: *** JOB 20 ON n1 CANCELLED AT 2026-11-24T00:39:02 DUE TO JOB REQUEUE ***\n";
         assert_eq!(of(&format!("{step}{requeued}")), None);
         for text in ["", "srun: error: n1: task x: Killed\n", "srun: error: n1: task 0\n"] {
             assert_eq!(of(text), None, "{text}");
         }
+        // Slurm 24.11 after a kill -9 of rank 1.
+        let cancelled = "slurmstepd-n1: error: *** STEP 542.0 ON n1 CANCELLED AT 2026-11-27T09:26:51 ***\nsrun: Job step aborted: Waiting up to 7 seconds for job step to finish.\n";
+        let killed = "srun: error: n1: task 0: Killed\nsrun: Terminating StepId=542.0\nsrun: error: n2: task 1: Killed\n";
+        let unknown = "all ranks were killed: one had vanished, or the step was cancelled";
+        assert_eq!(of(&format!("{cancelled}{killed}")).as_deref(), Some(unknown));
+        let fault = "srun: error: n2: task 1: Segmentation fault\n";
+        let said = of(&format!("{cancelled}srun: error: n1: task 0: Killed\n{fault}"));
+        assert_eq!(said.as_deref(), Some("rank 1 on n2 vanished: Segmentation fault"));
     }
 
     #[test]

@@ -86,11 +86,11 @@ impl Jobs<'_> {
         log::of_stop(&(self.log)(array, index)?)
     }
 
-    /// The rank that the launcher saw end first, by the job's log.
+    /// Which rank the launcher saw end first, by the job's log.
     fn lost_rank(&self, trial: u64) -> Option<String> {
         let (array, index) = self.places.of(trial)?;
-        let log::Task { rank, node, how } = log::of_first_task(&(self.log)(array, index)?)?;
-        Some(format!("rank {rank} on {node} vanished: {how} (from the job's log)"))
+        let said = log::of_lost_rank(&(self.log)(array, index)?)?;
+        Some(format!("{said} (from the job's log)"))
     }
 
     /// The last line of a job's log about memory: it may show how much there was.

@@ -17,6 +17,7 @@ pub mod told;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
 
 use anyhow::Result;
 
@@ -551,15 +552,7 @@ fn again(
     journal: &Journal,
     waves: &[(Wave, Vec<u64>)],
 ) -> Option<String> {
-    let plan = journal.plan.as_deref().filter(|plan| plan.is_file() && journal.is_of_here)?;
-    // Of a copy, or where it was moved, the plan names another folder.
-    let is_there = match &journal.dir {
-        Some(dir) => disk::is_same(dir, tree.dir()),
-        None => tree.dir().file_name()? == tree.identity().ok()??.name.as_str(),
-    };
-    if !is_there {
-        return None;
-    }
+    let plan = plan(tree, journal)?;
     let decks = deck::read(tree).ok()?;
     let is_function = heads.last()?.run.function.is_some();
     let mode = match decks.last() {
@@ -571,6 +564,17 @@ fn again(
     };
     let scheduler = journal.site?.scheduler.word();
     Some(format!("hpcsweep submit {} --{scheduler}{mode}", disk::named(plan)))
+}
+
+/// The plan that a sweep was submitted with last, as far as it is there. `None` of a copy, and of a sweep that was moved: the
+/// plan names another folder.
+pub(crate) fn plan<'a>(tree: &Tree, journal: &'a Journal) -> Option<&'a Path> {
+    let plan = journal.plan.as_deref().filter(|plan| plan.is_file() && journal.is_of_here)?;
+    let is_there = match &journal.dir {
+        Some(dir) => disk::is_same(dir, tree.dir()),
+        None => tree.dir().file_name()? == tree.identity().ok()??.name.as_str(),
+    };
+    is_there.then_some(plan)
 }
 
 /// Whether it was submitted to others than agents since a deck was created.

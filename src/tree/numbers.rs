@@ -5,14 +5,18 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use anyhow::Result;
+use rayon::prelude::*;
 
 use crate::fault::Fault;
-use crate::host::disk;
+use crate::host::{disk, threads};
 
 /// Bytes of a line.
 const WIDTH: u64 = 22;
 /// Bytes of a line of format 1.
 const WIDTH_1: u64 = 13;
+
+/// Bytes of so many lines that threads read them sooner than one does.
+const MANY: usize = 1 << 17;
 
 /// Beyond the numbers of trials, units and their counts, which have twelve digits. Sums of them never overflow.
 pub(crate) const END: u64 = 1_000_000_000_000;
@@ -67,8 +71,15 @@ pub(crate) fn some(path: &Path, from: u64, count: u64) -> Result<Vec<u64>> {
         Ok((bytes, width))
     };
     let (bytes, width) = read().map_err(|e| disk::fault("read", path, &e))?;
-    let lines = (from..).zip(bytes.chunks(width as usize));
-    Ok(lines.map(|(at, line)| number(at, line, width).unwrap_or(DAMAGED)).collect())
+    let one = |(i, line): (usize, &[u8])| {
+        number(from.saturating_add(i as u64), line, width).unwrap_or(DAMAGED)
+    };
+    // A worker reads one or two, and starts no threads for them.
+    if bytes.len() < MANY {
+        return Ok(bytes.chunks(width as usize).enumerate().map(one).collect());
+    }
+    let lines = bytes.par_chunks(width as usize).with_min_len(MANY / WIDTH as usize);
+    Ok(threads::in_parallel(|| lines.enumerate().map(one).collect()))
 }
 
 fn number(at: u64, line: &[u8], width: u64) -> Option<u64> {

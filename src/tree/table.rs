@@ -309,22 +309,32 @@ fn head(tree: &Tree, first: u64) -> Result<Head> {
 }
 
 /// The row of a line; `None` if it is damaged.
-fn row(head: &Head, line: &[u8]) -> Option<Row> {
-    if head.format == 1 { serde_json::from_slice(line).ok() } else { line::unseal(line) }
+fn row(format: u32, line: &[u8]) -> Option<Row> {
+    if format == 1 { serde_json::from_slice(line).ok() } else { line::unseal(line) }
 }
 
 /// As [`row`]; it knows only how trials follow each other. The seal of a line says that the rest of it is whole, too.
-fn order(head: &Head, line: &[u8]) -> Option<Row> {
-    match head.format {
-        1 => row(head, line).map(|row| Row { what: None, ..row }),
-        _ => line::unseal::<Order>(line).map(Row::from),
+fn order(format: u32, line: &[u8]) -> Option<Row> {
+    match format {
+        1 => row(format, line).map(|row| Row { what: None, ..row }),
+        _ if !line::is_sealed(line) => None,
+        _ => {
+            // It stands first, before what takes most of the line.
+            let end = line.windows(TASK.len()).position(|bytes| bytes == TASK);
+            let first = end.map(|end| [&line[..end], b"}"].concat());
+            let order = first.and_then(|first| serde_json::from_slice::<Order>(&first).ok());
+            order.or_else(|| serde_json::from_slice(line).ok()).map(Row::from)
+        }
     }
 }
 
+/// What follows the members of [`Order`] in a line.
+const TASK: &[u8] = b",\"task_id\":";
+
 /// As [`order`]; it has a request of its own, too.
-fn request(head: &Head, line: &[u8]) -> Option<Row> {
-    match head.format {
-        1 => row(head, line),
+fn request(format: u32, line: &[u8]) -> Option<Row> {
+    match format {
+        1 => row(format, line),
         _ => {
             let Asked { id, chain, link, after, resources } = line::unseal(line)?;
             let what = resources.map(|own| What { resources: Some(own), ..What::nothing() });
@@ -399,7 +409,7 @@ fn read_run(tree: &Tree, head: &Head, from: u64, n: u64, all: &mut Vec<Row>) -> 
     let bytes = disk::read_at(&path, start, len)?;
     let lines = bytes.split(|&b| b == b'\n').take(n as usize);
     let before = all.len();
-    all.extend(lines.map_while(|line| row(head, line)));
+    all.extend(lines.map_while(|line| row(head.format, line)));
     let found = &all[before..];
     let is_whole = found.len() as u64 == n && found.iter().zip(from..).all(|(r, id)| r.id == id);
     if is_whole { Ok(()) } else { Err(numbers::damaged(&path).into()) }
@@ -439,8 +449,8 @@ pub fn rows(tree: &Tree) -> Result<Vec<Row>> {
 /// Bytes of a table that are read at once: its lines are read as many at a time as there are threads.
 const PIECE: usize = 8 << 20;
 
-/// What makes the row of a line; `None` if the line is damaged.
-type OfLine<'a> = &'a (dyn Fn(&Head, &[u8]) -> Option<Row> + Sync);
+/// What makes the row of a line in a table of a format; `None` if the line is damaged.
+type OfLine<'a> = &'a (dyn Fn(u32, &[u8]) -> Option<Row> + Sync);
 
 /// Hands over the lines of a table, `None` for each that is damaged. Returns how many there are; none if there is no file.
 fn each_line(
@@ -465,10 +475,10 @@ fn each_line(
         let end = if read < PIECE { bytes.len() } else { end };
         let whole = bytes[..end].strip_suffix(b"\n").unwrap_or(&bytes[..end]);
         if end > 0 {
-            let lines: Vec<&[u8]> = whole.split(|&b| b == b'\n').collect();
-            count += lines.len() as u64;
+            let lines = whole.par_split(|&b| b == b'\n');
             let rows: Vec<Option<Row>> =
-                threads::in_parallel(|| lines.par_iter().map(|line| row(head, line)).collect());
+                threads::in_parallel(|| lines.map(|line| row(head.format, line)).collect());
+            count += rows.len() as u64;
             for mut row in rows {
                 // Trials of one form share its names.
                 if let Some(what) = row.as_mut().and_then(|row| row.what.as_mut()) {
@@ -550,9 +560,9 @@ pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Readable> {
 /// # Errors
 /// As [`readable`].
 pub(crate) fn in_order(tree: &Tree, damage: &mut Damage, whole: Which<'_>) -> Result<Readable> {
-    let own = |head: &Head, line: &[u8]| {
-        let bare = order(head, line)?;
-        if whole(bare.id) { row(head, line) } else { Some(bare) }
+    let own = |format: u32, line: &[u8]| {
+        let bare = order(format, line)?;
+        if whole(bare.id) { row(format, line) } else { Some(bare) }
     };
     read(tree, damage, &mut |_, _| {}, (&own, true))
 }
@@ -674,5 +684,36 @@ pub fn count(tree: &Tree) -> Result<u64> {
     match firsts(tree)?.last() {
         Some(&first) => head(tree, first).map(|h| h.first + h.count),
         None => Ok(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, order, row};
+
+    #[test]
+    fn how_trials_follow_each_other_is_read_as_in_whole_rows() {
+        let places = |row: Option<Row>| row.map(|row| (row.id, row.chain, row.link, row.after));
+        let rest =
+            r#""key":"00","gpu_ids_abs":null,"params":{"a":",\"task_id\":1"},"resources":null"#;
+        for (text, expected) in [
+            (r#"{"id":7,"chain":3,"link":1,"after":6,"task_id":"x","#, Some((7, 3, 1, Some(6)))),
+            (r#"{"id":7,"chain":3,"link":0,"after":null,"task_id":null,"#, Some((7, 3, 0, None))),
+            // As no version has written them.
+            (r#"{"task_id":null,"id":7,"chain":3,"link":0,"#, Some((7, 3, 0, None))),
+            (r#"{"id":7,"task_id":null,"chain":3,"link":0,"#, Some((7, 3, 0, None))),
+            (r#"{"id":-7,"chain":3,"link":0,"after":null,"task_id":null,"#, None),
+            (r#"{"chain":3,"link":0,"after":null,"task_id":null,"#, None),
+        ] {
+            let object = format!("{text}{rest}}}");
+            let body = object.strip_suffix('}').unwrap();
+            let mut sealed =
+                format!("{body},\"crc\":\"{:08x}\"}}", crc32fast::hash(body.as_bytes()))
+                    .into_bytes();
+            assert_eq!(places(order(2, &sealed)), expected, "{object}");
+            assert_eq!(places(row(2, &sealed)), expected, "{object}");
+            sealed[8] ^= 1;
+            assert_eq!(places(order(2, &sealed)), None, "{object}");
+        }
     }
 }

@@ -221,6 +221,13 @@ fn a_copied_project_runs_its_own_code_and_the_original_keeps_its_own() {
     let ran = world.run_in("c", &["submit", "plan.toml", "--local", "--retry"]);
     assert_eq!(ran.code, 0, "{}", ran.whole());
     assert!(ran.err.contains(&note(&world, "c", "a")), "{}", ran.whole());
+    let by_hand = |folder: &str| {
+        let why = world.run_in(folder, &["why", "1"]);
+        why.out.lines().find_map(|line| Some(line.split_once("submit ")?.1.to_owned()))
+    };
+    assert_eq!(by_hand("c").as_deref(), Some("plan.toml --smoke 1"));
+    world.call("cp", &["-a", "a", "d"]).ok();
+    assert_eq!(by_hand("d"), None, "the plan of a copy is its original's");
     assert_eq!(world.run_in("a", &["submit", "plan.toml", "--local", "--retry", "-q"]).code, 1);
     let ran = |folder: &str| world.read(&format!("{folder}/ran")).lines().count();
     assert_eq!((ran("a"), ran("c")), (4, 4));

@@ -1,6 +1,7 @@
 //! One screen about a trial.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -18,10 +19,11 @@ use crate::scheduler::calls::Calls;
 use crate::scheduler::{self, Scheduler};
 use crate::site::Site;
 use crate::standing::State;
-use crate::status::Status;
 use crate::status::progress::Progress;
+use crate::status::{self, Status};
 use crate::submit::Source;
 use crate::submit::arrays::wave::Waves;
+use crate::tree::Tree;
 use crate::tree::code::{self, Code};
 use crate::tree::journal::Journal;
 use crate::tree::records::{Attempt, Record, Start};
@@ -106,24 +108,33 @@ pub(super) struct Sight {
     by_hand: Option<String>,
 }
 
+/// The plan of a sweep, as it is now. One that is gone or has faults runs nothing.
+pub(super) fn plan(tree: &Tree) -> Option<(PathBuf, Source)> {
+    let journal = Journal::read(tree).ok()?;
+    let file = status::plan(tree, &journal)?;
+    Some((file.to_owned(), Source::read(file).ok()?))
+}
+
 impl<'a> Facts<'a> {
-    /// Reads them, for these trials.
+    /// Reads them, for these trials and with this plan.
     ///
     /// # Errors
     /// When a file of the sweep cannot be read.
     pub(super) fn read(
         status: &'a Status,
         trials: &BTreeSet<u64>,
+        plan: Option<(PathBuf, Source)>,
         whom: Option<(&'a Site, &'a Vars)>,
     ) -> Result<Self> {
         let journal = Journal::read(&status.tree)?;
         let waves = Waves::read(&status.tree)?;
         let scheduler = scheduler::of_sweep(&journal);
-        // A plan that is gone or has faults runs nothing.
-        let plan = journal.plan.as_ref().filter(|plan| plan.is_file()).and_then(|file| {
-            let source = Source::read(file).ok()?;
+        let plan = plan.map(|(file, source)| {
             let rows = trials.iter().filter_map(|trial| table::row_of(&status.rows, *trial));
-            Some((disk::named(file), places::in_plan(&source, &rows.collect::<Vec<_>>())))
+            let places = places::in_plan(&source, &rows.collect::<Vec<_>>());
+            // The process ends soon.
+            std::mem::forget(source);
+            (disk::named(&file), places)
         });
         Ok(Self { status, journal, waves, scheduler, whom, plan })
     }
