@@ -10,7 +10,6 @@ use anyhow::Result;
 use super::select::{Named, Select};
 use super::{Context, sweeps};
 use crate::fault::Fault;
-use crate::host::threads;
 use trial::Facts;
 
 /// Show why trials stand as they do; without trials, what has happened to the sweep
@@ -51,9 +50,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     let site = context.site()?;
     let whom = (!args.offline).then_some((&site, &context.vars));
-    // The plan is read while the scheduler answers.
-    let own = tree.clone();
-    let plan = threads::start("plan", move || trial::plan(&own));
     let status = wanted.look(tree, identity, whom)?;
     let meant = wanted.of(std::slice::from_ref(&status))?.pop().unwrap_or_default();
     if meant.len() > MOST {
@@ -61,8 +57,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .hint("`hpcsweep status --trials` shows a line of each")
             .into());
     }
-    let plan = plan.map_or_else(|_| trial::plan(&status.tree), |plan| plan.join().ok().flatten());
-    let facts = Facts::read(&status, &meant, plan, whom)?;
+    let facts = Facts::read(&status, &meant, whom)?;
     for (i, trial) in meant.into_iter().enumerate() {
         let Some(sight) = facts.of(trial)? else { continue };
         if args.json {

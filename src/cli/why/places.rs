@@ -1,10 +1,23 @@
 //! Where trials of a sweep are: in the plan, and in the arrays of jobs.
 
 use std::collections::HashMap;
+use std::path::Path;
 
+use crate::host::disk;
+use crate::status::Status;
 use crate::submit::Source;
 use crate::submit::arrays::wave::Waves;
-use crate::tree::table::Row;
+use crate::tree::table::{self, Row};
+
+/// Whether a plan is the very one that has made all trials of a sweep, so that each has its own number as its place there. The
+/// lists of trials in other files, which it may name, may have changed.
+pub(super) fn is_plan_of(status: &Status, file: &Path) -> bool {
+    let Ok(text) = disk::read(file) else { return false };
+    let heads = table::heads(&status.tree).unwrap_or_default();
+    let crc = crc32fast::hash(text.as_bytes());
+    let made_all = matches!(&heads[..], [head] if head.first == 0 && head.plan_crc == Some(crc));
+    made_all && status.shards.is_none() && !text.contains("file")
+}
 
 /// The places in a plan of trials that run the same as these of a sweep; of several equal ones, that of the same number or
 /// the first.

@@ -1,7 +1,6 @@
 //! One screen about a trial.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -23,7 +22,6 @@ use crate::status::progress::Progress;
 use crate::status::{self, Status};
 use crate::submit::Source;
 use crate::submit::arrays::wave::Waves;
-use crate::tree::Tree;
 use crate::tree::code::{self, Code};
 use crate::tree::journal::Journal;
 use crate::tree::records::{Attempt, Record, Start};
@@ -108,33 +106,28 @@ pub(super) struct Sight {
     by_hand: Option<String>,
 }
 
-/// The plan of a sweep, as it is now. One that is gone or has faults runs nothing.
-pub(super) fn plan(tree: &Tree) -> Option<(PathBuf, Source)> {
-    let journal = Journal::read(tree).ok()?;
-    let file = status::plan(tree, &journal)?;
-    Some((file.to_owned(), Source::read(file).ok()?))
-}
-
 impl<'a> Facts<'a> {
-    /// Reads them, for these trials and with this plan.
+    /// Reads them, for these trials.
     ///
     /// # Errors
     /// When a file of the sweep cannot be read.
     pub(super) fn read(
         status: &'a Status,
         trials: &BTreeSet<u64>,
-        plan: Option<(PathBuf, Source)>,
         whom: Option<(&'a Site, &'a Vars)>,
     ) -> Result<Self> {
         let journal = Journal::read(&status.tree)?;
         let waves = Waves::read(&status.tree)?;
         let scheduler = scheduler::of_sweep(&journal);
-        let plan = plan.map(|(file, source)| {
-            let rows = trials.iter().filter_map(|trial| table::row_of(&status.rows, *trial));
-            let places = places::in_plan(&source, &rows.collect::<Vec<_>>());
-            // The process ends soon.
-            std::mem::forget(source);
-            (disk::named(&file), places)
+        let rows = trials.iter().filter_map(|trial| table::row_of(&status.rows, *trial));
+        let rows: Vec<&Row> = rows.collect();
+        let plan = status::plan(&status.tree, &journal).and_then(|file| {
+            let places = match places::is_plan_of(status, file) {
+                true => rows.iter().map(|row| (row.id, row.id as usize)).collect(),
+                // A plan that is gone or has faults runs nothing.
+                false => places::in_plan(&Source::read(file).ok()?, &rows),
+            };
+            Some((disk::named(file), places))
         });
         Ok(Self { status, journal, waves, scheduler, whom, plan })
     }

@@ -88,6 +88,8 @@ pub(crate) fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Resul
     let (open, are_closed) = mpsc::channel::<()>();
     let piped = || -> anyhow::Result<_> {
         let (mut from, to) = std::io::pipe().map_err(|e| start_fault(&argv[0], &e))?;
+        // A long answer is handed over in fewer parts, if the system has the memory.
+        let _ = nix::fcntl::fcntl(&from, nix::fcntl::FcntlArg::F_SETPIPE_SZ(1 << 20));
         let open = open.clone();
         let reader = threads::start("output", move || {
             let mut bytes = Vec::new();
