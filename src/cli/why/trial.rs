@@ -23,6 +23,7 @@ use crate::status::{self, Status};
 use crate::submit::Source;
 use crate::submit::arrays::wave::Waves;
 use crate::tree::code::{self, Code};
+use crate::tree::damage::{self, Damaged};
 use crate::tree::journal::Journal;
 use crate::tree::records::{Attempt, Record, Start};
 use crate::tree::table::{self, Row};
@@ -94,6 +95,12 @@ pub(super) struct Sight {
     waiting: Option<Waiting>,
     /// What becomes of its job, where that names another folder.
     other_folder: Option<String>,
+    /// Damaged files that may have held more about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damaged: Vec<Damaged>,
+    /// The same in words.
+    #[serde(skip)]
+    left_out: Vec<String>,
     /// Why it did not run again by itself.
     not_retried: Option<String>,
     /// The job that decides by `[retry]` whether it runs again.
@@ -130,6 +137,23 @@ impl<'a> Facts<'a> {
             Some((disk::named(file), places))
         });
         Ok(Self { status, journal, waves, scheduler, whom, plan })
+    }
+
+    /// The damaged files of the sweep, without the records of other trials.
+    fn damaged(&self, trial: u64) -> Vec<Damaged> {
+        let tree = &self.status.tree;
+        let record = tree.record(trial, 1);
+        let own = record.strip_prefix(tree.dir()).ok().and_then(|path| path.to_str());
+        let own = own.and_then(|path| path.strip_suffix("1.jsonl")).unwrap_or_default();
+        let is_meant = |damaged: &&Damaged| {
+            damaged.file.starts_with(own) || !damaged.file.starts_with("records/")
+        };
+        self.status.damage.iter().filter(is_meant).cloned().collect()
+    }
+
+    fn left_out(&self, damaged: &[Damaged]) -> Vec<String> {
+        let (there, gone) = damage::without_missing(damaged, self.status.tree.dir());
+        there.into_iter().map(ToString::to_string).chain(gone).collect()
     }
 
     /// What there is to say of one; `None` if the sweep does not have it.
@@ -173,6 +197,7 @@ impl<'a> Facts<'a> {
             let place = places.get(&trial)?;
             Some(format!("hpcsweep submit {plan} --smoke {place}"))
         };
+        let damaged = self.damaged(trial);
         let mut attempts = tried(record);
         if let Some(last) = attempts.last_mut().filter(|_| standing.state.is_bad()) {
             // The scheduler and the job's log may know more than its end.
@@ -195,6 +220,8 @@ impl<'a> Facts<'a> {
                 State::Pending => self.unsubmitted(),
                 _ => is_waiting.then(|| self.waiting(trial, &standing.reason)),
             },
+            left_out: self.left_out(&damaged),
+            damaged,
             other_folder: status.other_folders.iter().find_map(|folder| folder.of_trial(trial)),
             not_retried: self.not_retried(trial, record).filter(|_| standing.state.is_bad()),
             awaits: status.feeder.clone().filter(|_| status.awaited.contains(&trial)),
@@ -354,6 +381,7 @@ impl Sight {
         if let Some((request, why)) = &self.enough {
             line("enough", &format!("`{request}` ({why})"));
         }
+        self.left_out.iter().for_each(|words| line("left out", words));
         if let Some(words) = &self.other_folder {
             line("folder", words);
         }
