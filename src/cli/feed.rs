@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// The number of its own array in the sweep
     #[arg(long, value_name = "N")]
     array: u32,
+    /// The sweep's token when it was submitted
+    #[arg(long)]
+    token: Option<String>,
     /// The sweep belongs to a group
     #[arg(long, hide = true)]
     shared: bool,
@@ -49,6 +52,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     let site = context.site()?;
     let (tree, identity) = Tree::open(&args.sweep)?;
+    args.token.iter().try_for_each(|token| tree.is_of(token))?;
     tree.trust_to_change()?;
     let (feeder, walltime_s) = own(&tree, args.array, &identity.name)?;
     let told = scheduler::told_end(&context.vars).map(|end| end - crate::host::clock::now());

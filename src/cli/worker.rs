@@ -1,6 +1,6 @@
 //! `hpcsweep worker`: run one trial as one of its ranks. Job scripts call it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -12,6 +12,7 @@ use crate::plan::{MOST_SLOTS, Resources};
 use crate::pull::agent::Options;
 use crate::rank;
 use crate::scheduler::JobTime;
+use crate::tree::Tree;
 use crate::units::{WALLTIME_FORMS, parse_walltime};
 use crate::worker::{self, Request, Which};
 
@@ -86,6 +87,9 @@ pub(crate) struct Args {
     /// Wait for the end of the agent at the other end of standard input, and end what it leaves behind
     #[arg(long, hide = true)]
     guard: bool,
+    /// Refuse a sweep with another token than this one, in `sweep.json`: the folder has a new sweep since the job was submitted
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
     /// The plan's request when the job was submitted, where that is not in the table of trials: a JSON list
     /// of one request, or of one for each link
     #[arg(long, value_name = "JSON")]
@@ -111,6 +115,10 @@ pub(super) fn run(args: Args, context: Context) -> Result<u8> {
     if args.guard {
         crate::pull::places::guard::stand();
         return Ok(0);
+    }
+    let folder = args.sweep.as_deref().or(args.pull.as_deref().map(Path::new));
+    if let (Some(folder), Some(token)) = (folder, &args.token) {
+        Tree::at(folder).is_of(token)?;
     }
     if let Some(what) = &args.pull {
         let options = Options {

@@ -189,6 +189,8 @@ pub struct Journal {
     pub(crate) plan: Option<PathBuf>,
     /// Where the sweep was then.
     pub(crate) dir: Option<PathBuf>,
+    /// Where the sweep was when it was submitted first.
+    pub(crate) first_dir: Option<PathBuf>,
     /// Where the sweep was when each array was asked for.
     dirs: BTreeMap<u32, PathBuf>,
     /// All users who have submitted.
@@ -330,6 +332,7 @@ impl Journal {
                 if scheduler == SchedulerKind::Local {
                     self.began_here = time;
                 }
+                self.first_dir = self.first_dir.take().or_else(|| dir.clone());
                 if plan.is_some() {
                     (self.plan, self.dir) = (plan, dir);
                 }

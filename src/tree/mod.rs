@@ -156,6 +156,25 @@ impl Tree {
         document(&bytes, &path).map(Some)
     }
 
+    /// Refuses another sweep than that with this token, which may have come into the folder since a job was submitted. A folder
+    /// without a sweep is none of these.
+    ///
+    /// # Errors
+    /// When it is another sweep.
+    pub(crate) fn is_of(&self, token: &str) -> Result<()> {
+        match self.identity() {
+            Ok(Some(own)) if own.token != token => {
+                let dir = self.dir.display();
+                let sentence = format!(
+                    "this job was submitted for another sweep than the one that is in `{dir}` now"
+                );
+                let hint = "the sweep of the job was moved or removed; what it has still to run: submit it where it is";
+                Err(Fault::request(sentence).hint(hint).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes the sweep's folder if it is missing, and ensures that only users who share the sweep can have written its
     /// contents. Called before anything of a sweep is run or changed.
     ///

@@ -290,7 +290,30 @@ pub(crate) fn adopt(
 /// When the folder cannot be listed.
 pub(crate) fn firsts(tree: &Tree) -> Result<Vec<u64>> {
     let names = disk::list(&tree.dir().join("trials"))?;
-    Ok(names.iter().filter_map(|n| n.strip_suffix(".json")?.parse().ok()).collect())
+    let of = |ending: &str| -> Vec<u64> {
+        names.iter().filter_map(|name| name.strip_suffix(ending)?.parse().ok()).collect()
+    };
+    let mut all = of(".json");
+    // A submission that was killed has left rows without a head. If trials of theirs have begun, the head was lost.
+    for first in of(".jsonl") {
+        if !all.contains(&first) && has_begun(tree, first)? {
+            all.push(first);
+        }
+    }
+    all.sort_unstable();
+    Ok(all)
+}
+
+/// Whether anything is recorded of trials from this one on, as far as a few looks tell.
+fn has_begun(tree: &Tree, first: u64) -> Result<bool> {
+    let has_any = |name: &str| anyhow::Ok(!disk::list(&tree.dir().join(name))?.is_empty());
+    if first == 0 {
+        return Ok(has_any("waves")? || has_any("agents")? || has_any("records")?);
+    }
+    let record = tree.record(first, 1);
+    let names = record.parent().map(disk::list).transpose()?.unwrap_or_default();
+    let trial = |name: &String| name.split('.').next()?.parse::<u64>().ok();
+    Ok(names.iter().filter_map(trial).any(|trial| trial >= first))
 }
 
 /// The heads of all tables, in order.

@@ -283,8 +283,11 @@ fn lead(
 ) -> Result<i32> {
     let mut recorder =
         room::wait(job, signals, |_| Recorder::open(&job.tree, job.row.id, next_run))?;
-    if recorder.run > next_run {
-        // Another worker has started the trial since we looked, and may not have recorded the start yet.
+    // One that was skipped begins no attempt.
+    let latest = record.attempts.iter().map(|attempt| attempt.run).max().unwrap_or(0);
+    let may_begin = latest + 1 < next_run && record.skipped.is_none();
+    if recorder.run > next_run || may_begin {
+        // Another worker has started the trial since we looked, or just before, and may not have recorded the start yet.
         std::thread::sleep(Duration::from_secs(1));
         let again = records::of_trial(&job.tree, job.row.id)?.0;
         record = match alive::wait(job, again, Some(recorder.run), signals)? {

@@ -56,6 +56,26 @@ fn a_worker_waits_for_the_end_of_another_run_of_its_trial() {
     assert_eq!(world.column("attempts"), ["1"]);
 }
 
+/// The record of a run is there a moment before it says that it has begun.
+#[test]
+fn a_run_that_has_not_recorded_its_start_yet_is_waited_for() {
+    let world = World::new();
+    world.write("plan.toml", &shell(WAITS, ""));
+    let started = world.start(&["submit", "plan.toml", "--local", "-q"]);
+    wait_until("the first run waits", || world.exists("ran"));
+    let record = "results/s/records/000/0.1.jsonl";
+    let begun = world.read(record);
+    world.write(record, "");
+    let mut second = second(&world, "7.srv");
+    wait_until("the second run has a record", || world.exists("results/s/records/000/0.2.jsonl"));
+    world.write(record, &begun);
+    rests(&second);
+    world.write("go", "");
+    assert_eq!(started.end(&world).code, 0);
+    assert!(second.wait().unwrap().success());
+    assert_eq!(world.read("ran").lines().count(), 1);
+}
+
 /// A run elsewhere is alive while it stamps its record, be it of another job or of the same one, which a scheduler requeues
 /// while it cannot reach the node.
 #[test]

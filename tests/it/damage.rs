@@ -454,3 +454,21 @@ fn a_record_that_was_removed_is_named() {
     let status = world.run(&["status"]).out;
     assert!(status.ends_with(&format!("{both}\n")), "{status}");
 }
+
+/// Without the head of a table, its trials would look as if the sweep had none, and a new table would get their results.
+#[test]
+fn a_lost_head_of_a_table_is_reported_and_no_other_table_takes_its_place() {
+    let world = World::new();
+    world.write("plan.toml", &shell("echo {{ a }} >>ran", "[grid]\na = [1, 2]\n"));
+    world.run(&["submit", "plan.toml", "--local", "-q"]).ok();
+    fs::remove_file(world.path("results/s/trials/000000000000.json")).unwrap();
+    let status = world.run(&["status"]);
+    let said =
+        "left out: trials/000000000000.json does not exist, although other files refer to it\n";
+    assert!(status.out.contains(said) && status.code == 1, "{}", status.whole());
+    world.write("plan.toml", &shell("echo {{ a }} >>ran", "[grid]\na = [3, 4]\n"));
+    let submit = world.run(&["submit", "plan.toml", "--local", "-q"]);
+    let refused = "error: cannot read `$WORLD/results/s/trials/000000000000.json`: no such file or directory\nexit code 4\n";
+    assert_eq!(submit.whole(), refused);
+    assert_eq!(world.read("ran").lines().count(), 2);
+}

@@ -65,6 +65,11 @@ fn orders_about_a_copy_leave_the_jobs_of_its_original_alone() {
         );
     }
     assert!(pbs.states().iter().all(|(_, state)| state == "Q"), "{:?}", pbs.states());
+    let named = pbs.world.run_in("c", &["cancel", "plan.toml", "1"]).whole();
+    assert!(
+        named.ends_with("\nhint: hpcsweep cancel $WORLD/a/results/s 1\nexit code 2\n"),
+        "{named}"
+    );
     // What the copy has submitted itself does not make the others its own.
     pbs.world.write("c/plan.toml", &plan.replace("[1, 2]", "[1, 2, 3]"));
     pbs.world.run_in("c", &["submit", "plan.toml", "--pbs", "-q"]).ok();
@@ -78,13 +83,54 @@ fn orders_about_a_copy_leave_the_jobs_of_its_original_alone() {
             )
         );
     }
+    let named = pbs.world.run_in("c", &["cancel", "plan.toml", "0", "2"]).whole();
+    let hint = "\nhint: hpcsweep cancel $WORLD/a/results/s 0, or for the others: hpcsweep cancel results/s 2\nexit code 2\n";
+    assert!(named.ends_with(hint), "{named}");
     assert!(pbs.states().iter().all(|(_, state)| state == "Q"), "{:?}", pbs.states());
+    // A job of the copy is not found by the name of one of the original.
+    pbs.world.write("a/plan.toml", &plan.replace("[1, 2]", "[1, 2, 3]"));
+    pbs.world.run_in("a", &["submit", "plan.toml", "--pbs", "-q"]).ok();
+    let names = ["a", "c"].map(|folder| {
+        let journal = pbs.world.read(&format!("{folder}/results/s/journal/0002.jsonl"));
+        let intent = journal.lines().find(|line| line.contains("\"intent\"")).unwrap().to_owned();
+        serde_json::from_str::<serde_json::Value>(&intent).unwrap()["token"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    });
+    assert!(names[0].ends_with(".2") && names[1].ends_with(".2"), "{names:?}");
+    assert_ne!(names[0], names[1]);
+    pbs.world.run_in("a", &["cancel", "plan.toml", "2"]).ok();
     pbs.world.run_in("c", &["cancel", "plan.toml", "2"]).ok();
     assert_eq!(pbs.states().iter().filter(|(_, state)| state == "Q").count(), 1);
     // A folder that was moved is the sweep itself.
     fs::rename(pbs.world.path("a"), pbs.world.path("b")).unwrap();
     pbs.world.run_in("b", &["cancel", "plan.toml"]).ok();
     pbs.wait_idle();
+}
+
+/// What waits in the queue may find another sweep in its folder.
+#[test]
+fn jobs_of_a_sweep_that_was_moved_run_nothing_of_the_one_that_took_its_place() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    let plan = shell("echo >>ran", "[grid]\na = [1, 2]\n");
+    pbs.world.write("plan.toml", &plan);
+    pbs.world.run(&["submit", "plan.toml", "--pbs", "-q"]).ok();
+    fs::rename(pbs.world.path("results/s"), pbs.world.path("results/old")).unwrap();
+    pbs.world.write("plan.toml", &plan.replace("[1, 2]", "[10, 20]"));
+    pbs.world.run(&["submit", "plan.toml", "--pbs", "-q"]).ok();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(pbs.world.read("ran").lines().count(), 2);
+    let rows = pbs.world.table(&["results/s"]);
+    let of = |row: &std::collections::BTreeMap<String, serde_json::Value>| {
+        (row["state"].clone(), row["attempts"].clone())
+    };
+    assert!(rows.iter().all(|row| of(row) == ("done".into(), 1.into())), "{rows:?}");
+    let status = pbs.world.run(&["status", "results/old"]).whole();
+    let said = "2 x its job was submitted in `$WORLD/results/s`, where this sweep no longer is (trials 0-1)";
+    assert!(status.contains(said), "{status}");
 }
 
 /// What waits names the folder in which it was submitted.

@@ -359,6 +359,9 @@ pub(crate) fn read_replicates(
         return None;
     };
     let count = replicates.count?;
+    if !trials::check_count(reader, count_at, count) {
+        return None;
+    }
     let named = find(&written, "parameter");
     let at = named.map_or(entry.at, |entry| entry.at);
     // A name that cannot be read was reported.

@@ -416,6 +416,12 @@ hint: remove it here, or the axis in line 14",
     #[test]
     fn too_many_trials_are_refused_before_they_are_made() {
         check_faults(
+            "[replicates]\ncount = 4000000000",
+            "`count = 4000000000` is more than the 10,000,000 trials a plan may have
+  plan.toml:5: count = 4000000000
+hint: cut the plan into several sweeps",
+        );
+        check_faults(
             "[replicates]\ncount = 5000000\n[grid]\na = [1, 2, 3]",
             "1 x 5,000,000 x 3 is more than the 10,000,000 trials a plan may have
   plan.toml:6: [grid]

@@ -56,6 +56,10 @@ fn read(
     }
     .map_err(|why| reader.wrong(entry.at, format!("`{name}`: {why}"), HINT))
     .ok()?;
+    if objects.is_empty() {
+        reader.wrong(entry.at, format!("`{name}` lists no trials"), HINT);
+        return None;
+    }
     let given = given(reader, tasks, entry, &name, &objects, first);
     Some((given, text))
 }
@@ -310,5 +314,13 @@ error: `task_id` must be an integer or a string, not a float
         let fault =
             parse_with(&format!("{PLAN}fil = \"a.json\""), "plan.toml", &no_files).unwrap_err();
         assert!(fault.to_string().contains("`[trials]` names no file"), "{fault}");
+    }
+
+    #[test]
+    fn a_list_without_trials_is_refused() {
+        for (name, file) in [("t.json", "[]"), ("t.csv", "lr\n")] {
+            let error = plan(name, file, "").err().unwrap_or_default();
+            assert!(error.contains(&format!("`{name}` lists no trials")), "{error}");
+        }
     }
 }

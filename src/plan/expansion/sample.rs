@@ -11,7 +11,7 @@ use toml::de::DeValue;
 use crate::document::form::count;
 use crate::document::{Entry, Form, Item, Reader, Section, Table, entries, section};
 use crate::plan::expansion::axes::{Axis, Group};
-use crate::plan::expansion::trials::check_plain_name;
+use crate::plan::expansion::trials::{check_count, check_plain_name};
 use crate::plan::value::{Value, read_value};
 
 const KINDS: &[&str] = &["uniform", "log_uniform", "int", "normal", "choice"];
@@ -84,11 +84,7 @@ pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, seed: i64) -> Opt
         reader.wrong(entry.at, "`[sample]` has no `parameters`", hint);
         return None;
     }
-    if u64::from(count) > crate::plan::expansion::trials::MAX_TRIALS {
-        let sentence = format!("`count = {count}` is more than the {} a plan may have", {
-            crate::words::count(crate::plan::expansion::trials::MAX_TRIALS, "trial")
-        });
-        reader.wrong(entry.at, sentence, "cut the plan into several sweeps");
+    if !check_count(reader, entry.at, count) {
         return None;
     }
     let axes = draws.into_iter().map(|(name, at, draw)| {

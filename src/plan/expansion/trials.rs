@@ -14,9 +14,21 @@ use crate::plan::sections::request::{RESOURCES, Wish};
 use crate::plan::templates::known::RESERVED_NAMES;
 use crate::plan::templates::template::Template;
 use crate::plan::value::{Value, read_value};
+use crate::words;
 
 /// The most trials of one plan; a plan beyond it is refused before it is expanded.
 pub(crate) const MAX_TRIALS: u64 = 10_000_000;
+
+/// Refuses the `count` of a table that alone would make more trials than a plan may have, before they are made.
+pub(crate) fn check_count(reader: &mut Reader<'_>, at: usize, count: u32) -> bool {
+    let fits = u64::from(count) <= MAX_TRIALS;
+    if !fits {
+        let most = words::count(MAX_TRIALS, "trial");
+        let sentence = format!("`count = {count}` is more than the {most} a plan may have");
+        reader.wrong(at, sentence, "cut the plan into several sweeps");
+    }
+    fits
+}
 
 /// A `task_id` as written.
 #[derive(Debug, Clone)]

@@ -428,8 +428,17 @@ impl Submission<'_> {
         Ok(may_be_lost && self.owes_a_call(waves)?)
     }
 
+    /// The name by which the job of an array is found whose answer was lost. A copy of a sweep has the same identity and may
+    /// have arrays of the same numbers, so it adds where it is.
     fn token(&self, array: &Array) -> String {
-        format!("{}.{}.{}", self.identity.name, self.identity.token, array.array)
+        let Identity { name, token, .. } = &self.identity;
+        let dir = disk::absolute(self.tree.dir());
+        let is_elsewhere = |first: &&PathBuf| !disk::is_same(first, &dir);
+        let place = self.journal.first_dir.as_ref().filter(is_elsewhere).map(|_| {
+            let hash = crc32fast::hash(dir.as_os_str().as_encoded_bytes());
+            format!(".{hash:08x}")
+        });
+        format!("{name}.{token}{}.{}", place.unwrap_or_default(), array.array)
     }
 
     /// Whether a failed call is known to have submitted nothing. Whatever is not, the next look settles.
@@ -477,6 +486,8 @@ impl Submission<'_> {
             (None, Some(_)) => feeder_argv(self.tree.dir(), array)?,
             (None, None) => worker_argv(self.tree.dir(), wave, array)?,
         };
+        // What waits in the queue may find another sweep in its folder one day.
+        worker.extend(["--token".to_owned(), self.identity.token.clone()]);
         if let Some(time) = self.job_time(array) {
             worker.extend(["--job-time".to_owned(), time]);
         }

@@ -5,7 +5,7 @@ pub(crate) mod done;
 
 use crate::submit::control::done::Done;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -54,7 +54,7 @@ pub(crate) fn control(
     mut tell: impl FnMut(&str),
 ) -> Result<Done> {
     tree.trust_to_change()?;
-    refuse_copy(tree, identity, order)?;
+    refuse_copy(tree, identity, trials, order)?;
     if let Some(done) =
         agents::control(tree, identity, trials, order, site, environment, &mut tell)?
     {
@@ -77,7 +77,7 @@ pub(crate) fn control(
 }
 
 /// Refuses an order about a folder that was copied while its jobs wait or run: they belong to the original.
-fn refuse_copy(tree: &Tree, identity: &Identity, order: Order) -> Result<()> {
+fn refuse_copy(tree: &Tree, identity: &Identity, trials: &[u64], order: Order) -> Result<()> {
     let Some(original) = Journal::read(tree)?.dir else { return Ok(()) };
     if !is_original(&original, tree, identity) {
         return Ok(());
@@ -87,9 +87,14 @@ fn refuse_copy(tree: &Tree, identity: &Identity, order: Order) -> Result<()> {
         tree.dir().display(),
         original.display()
     );
-    let hint =
-        format!("hpcsweep {} {}", order.word(), words::sh_quote(&original.to_string_lossy()));
+    let hint = there(order, &original, &IdSet::of_trials(trials.iter().copied()));
     Err(Fault::request(sentence).hint(hint).into())
+}
+
+/// The command that gives the order in another folder, about these trials or, without any, about all.
+fn there(order: Order, dir: &Path, trials: &IdSet) -> String {
+    let all = format!("hpcsweep {} {}", order.word(), words::sh_quote(&dir.to_string_lossy()));
+    if trials.is_empty() { all } else { format!("{all} {trials}") }
 }
 
 /// What an order is about.
@@ -114,7 +119,7 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     let named: HashSet<&u64> = trials.iter().collect();
     let is_wanted = |trial: &u64| named.is_empty() || named.contains(trial);
     let wanted: BTreeSet<u64> = open.union(&sweep.over).copied().filter(is_wanted).collect();
-    sweep.refuse_originals(&wanted)?;
+    sweep.refuse_originals(&wanted, !named.is_empty())?;
     let elements = sweep.elements(&wanted);
     let mut unsubmitted = wanted.clone();
     let with_job: HashSet<u64> =
@@ -323,7 +328,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Refuses an order about jobs of the sweep of which this one is a copy.
-    fn refuse_originals(&self, wanted: &BTreeSet<u64>) -> Result<(), Fault> {
+    fn refuse_originals(&self, wanted: &BTreeSet<u64>, are_named: bool) -> Result<(), Fault> {
         let original = |trial: &u64| self.originals.get(&self.places.get(trial)?.0);
         let Some(dir) = wanted.iter().find_map(original) else { return Ok(()) };
         let (theirs, own): (Vec<u64>, Vec<u64>) =
@@ -334,7 +339,8 @@ impl<'a> Sweep<'a> {
             dir.display(),
             self.tree.dir().display()
         );
-        let there = format!("hpcsweep {order} {}", words::sh_quote(&dir.to_string_lossy()));
+        let named = if are_named { theirs } else { IdSet::default() };
+        let there = there(self.order, dir, &named);
         let here = IdSet::of_trials(own);
         Err(Fault::request(sentence).hint(match here.is_empty() {
             true => there,

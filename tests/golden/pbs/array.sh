@@ -19,7 +19,7 @@ trap : TERM
 
 # The element finds its trial by its index. The trial's command is in the sweep's folder, not here.
 run() {
-  /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 3 --gate --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link"
+  /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 3 --gate --token token123 --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link"
   _code=$?
 }
 run

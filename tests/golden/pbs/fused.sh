@@ -20,7 +20,7 @@ trap '_stop=1' TERM
 
 # The element finds its trial by its index. The trial's command is in the sweep's folder, not here.
 run() {
-  /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 2 --gate --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link" --stopped 75
+  /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 2 --gate --token token123 --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link" --stopped 75
   _code=$?
 }
 # Several trials run in this allocation, one after the other. Trials that are done are skipped.

@@ -19,7 +19,7 @@ _code=0
 trap : TERM
 
 # The agent takes its trials from the sweep's folder. If this job starts again, it runs another agent.
-/opt/hpcsweep/bin/hpcsweep worker --pull /shared/ada/results/demo --may-go --time-left 28800s --slots 3
+/opt/hpcsweep/bin/hpcsweep worker --pull /shared/ada/results/demo --may-go --time-left 28800s --slots 3 --token token123
 _code=$?
 # The job's own output is removed if it is empty.
 [ -s /shared/ada/results/demo/logs/jobs/0001/"$PBS_ARRAY_INDEX".log ] || rm -f /shared/ada/results/demo/logs/jobs/0001/"$PBS_ARRAY_INDEX".log

@@ -23,7 +23,7 @@ run() {
   # The name of this launch, by which its ranks meet.
   _meet=$((_meet + 1))
   export HPCSWEEP_MEET="$PBS_JOBID.$$.$_meet"
-  /opt/hpcsweep/bin/hpcsweep launch --ranks 4 -- /bin/bash /shared/ada/results/demo/jobs/env-0123456789ab.sh /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 1 --gate --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link"
+  /opt/hpcsweep/bin/hpcsweep launch --ranks 4 -- /bin/bash /shared/ada/results/demo/jobs/env-0123456789ab.sh /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 1 --gate --token token123 --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link"
   _code=$?
 }
 run

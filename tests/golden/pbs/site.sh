@@ -26,7 +26,7 @@ run() {
   # The name of this launch, by which its ranks meet.
   _meet=$((_meet + 1))
   export HPCSWEEP_MEET="$PBS_JOBID.$$.$_meet"
-  mpiexec --bind-to none -x 'A=two words' /usr/bin/bash /shared/ada/results/demo/jobs/env-0123456789ab.sh /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 7 --gate --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link"
+  mpiexec --bind-to none -x 'A=two words' /usr/bin/bash /shared/ada/results/demo/jobs/env-0123456789ab.sh /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 7 --gate --token token123 --index "${PBS_ARRAY_INDEX:-0}" --job "$PBS_JOBID" --link "$_link"
   _code=$?
 }
 run

@@ -24,7 +24,7 @@
 export SRUN_CPUS_PER_TASK=3
 # With its tree, Slurm's PMIx lets ranks leave a fence too early: they kill a rank that is still in MPI_Init.
 export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}
-srun --kill-on-bad-exit=1 /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 4 --gate
+srun --kill-on-bad-exit=1 /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 4 --gate --token token123
 code=$?
 # The job's own output is removed if it is empty.
 [ -s /shared/ada/results/demo/logs/jobs/0001/"$SLURM_ARRAY_TASK_ID".log ] || rm -f /shared/ada/results/demo/logs/jobs/0001/"$SLURM_ARRAY_TASK_ID".log

@@ -9,4 +9,4 @@
 #SBATCH --cpus-per-task=1
 
 # The element finds its trial by its index. The trial's command is in the sweep's folder, not here.
-exec /opt/hpcsweep/bin/hpcsweep worker --sweep '/shared/ada/it'\''s 100% "odd" $(date) `id` \ {{ a }} #;&|*/results/demo' --wave 1 --first 0 --count 1 --gate --job-time unlimited
+exec /opt/hpcsweep/bin/hpcsweep worker --sweep '/shared/ada/it'\''s 100% "odd" $(date) `id` \ {{ a }} #;&|*/results/demo' --wave 1 --first 0 --count 1 --gate --token token123 --job-time unlimited

@@ -12,4 +12,4 @@
 #SBATCH --partition=main
 
 # The agent takes its trials from the sweep's folder. If this job starts again, it runs another agent.
-exec /opt/hpcsweep/bin/hpcsweep worker --pull /shared/ada/results/demo --may-go --time-left 28800s --slots 1
+exec /opt/hpcsweep/bin/hpcsweep worker --pull /shared/ada/results/demo --may-go --time-left 28800s --slots 1 --token token123

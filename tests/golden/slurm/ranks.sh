@@ -12,7 +12,7 @@
 # The element finds its trial by its index. The trial's command is in the sweep's folder, not here.
 # srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and 23.02).
 export SRUN_CPUS_PER_TASK=1
-srun --kill-on-bad-exit=1 /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 1 --gate --job-time unlimited
+srun --kill-on-bad-exit=1 /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 1 --gate --token token123 --job-time unlimited
 code=$?
 # The job's own output is removed if it is empty.
 [ -s /shared/ada/results/demo/logs/jobs/0001/"$SLURM_ARRAY_TASK_ID".log ] || rm -f /shared/ada/results/demo/logs/jobs/0001/"$SLURM_ARRAY_TASK_ID".log

@@ -18,7 +18,7 @@ export HPCSWEEP_AGAIN=/shared/ada/results/demo/meet/"$SLURM_JOB_ID".again
 HPCSWEEP_BEGAN=$(date +%s)
 export HPCSWEEP_BEGAN
 for _ in $(seq 3); do
-  srun --kill-on-bad-exit=1 --mpi=pmix /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 1 --gate --job-time unlimited
+  srun --kill-on-bad-exit=1 --mpi=pmix /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 1 --gate --token token123 --job-time unlimited
   code=$?
   rm "$HPCSWEEP_AGAIN" 2>/dev/null || break
 done
