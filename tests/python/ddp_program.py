@@ -27,10 +27,12 @@ model.load_state_dict(alone.state_dict())
 train(DistributedDataParallel(model), inputs[rank::world], targets[rank::world])
 train(alone, inputs, targets)
 all_weights = [torch.empty_like(model.weight) for _ in range(world)]
-dist.all_gather(all_weights, model.weight.detach())
+own = model.weight.detach()
+dist.all_gather(all_weights, own)
 is_equal = "equal" if all(torch.equal(weights, model.weight) for weights in all_weights) else "unequal"
 as_one = "as" if torch.allclose(model.weight, alone.weight, rtol=1e-12, atol=1e-12) else "not as"
 print("rank %d of %d: weights %s, %s one rank's" % (rank, world, is_equal, as_one), flush=True)
-# Or a rank may deadlock below: gloo's thread needs Python's lock to free the tensor of the last reduction.
+# `own` is still held: if gloo's thread were the last to hold it, that would need Python's lock to free it, which the last call holds
+# while it waits for the thread.
 dist.barrier()
 dist.destroy_process_group()

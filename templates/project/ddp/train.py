@@ -60,7 +60,8 @@ def main():
     if rank == 0:
         folder = os.environ.get("HPCSWEEP_WORK_DIR", ".")
         torch.save(model.module.state_dict(), os.path.join(folder, "model.pt"))
-    # Or a rank may deadlock below: gloo's thread needs Python's lock to free the tensor of the last reduction.
+    # No rank leaves while another one is at work. `total` is still held: if gloo's thread were the last to hold it, that would need
+    # Python's lock to free it, which the next call holds while it waits for the thread.
     dist.barrier()
     dist.destroy_process_group()
 

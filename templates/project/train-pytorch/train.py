@@ -68,6 +68,11 @@ def make_optimizer(args, model):
     return torch.optim.Adam(model.parameters(), lr=args.lr)
 
 
+# Reduced tensors, so that gloo's thread is never the last to hold one: to free it, that needs Python's lock, which the end of the
+# process group holds while it waits for the thread.
+REDUCED = []
+
+
 class Means:
     """The mean loss of all samples, and the part of them that was told right; over all ranks."""
 
@@ -81,6 +86,7 @@ class Means:
     def get(self):
         if WORLD > 1:
             dist.all_reduce(self.sums)
+            REDUCED.append(self.sums)
         loss, right, samples = self.sums.tolist()
         return loss / samples, right / samples, samples
 
@@ -195,7 +201,7 @@ def main():
             with open(os.environ["HPCSWEEP_RESULT"], "w") as file:
                 json.dump(result, file)
     if WORLD > 1:
-        # Or a rank may deadlock below: gloo's thread needs Python's lock to free the tensor of the last reduction.
+        # No rank leaves while another one is at work.
         dist.barrier()
         dist.destroy_process_group()
 
