@@ -26,12 +26,15 @@ pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<Slip>) {
     found.sort_by_key(|(span, _)| span.start);
     let mut values = Vec::new();
     lists(document.get_ref(), text, &mut values);
+    let newlines: Vec<usize> =
+        text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+    let line = |at: usize| 1 + newlines.partition_point(|newline| *newline < at);
     let mut slips: Vec<Slip> = Vec::new();
+    // They come in the order of the text: only the one before can be in the same line.
+    let mut spoilt_to = 0;
     for (span, message) in &found {
-        let is_consequence = |slip: &Slip| {
-            slip.spoilt.contains(&span.start) || line(text, slip.at) == line(text, span.start)
-        };
-        if slips.iter().any(is_consequence) {
+        let is_in_line = slips.last().is_some_and(|slip| line(slip.at) == line(span.start));
+        if span.start < spoilt_to || is_in_line {
             continue;
         }
         let value = values.iter().find(|value| (value.start..=value.end).contains(&span.start));
@@ -47,11 +50,12 @@ pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<Slip>) {
             None => span.start..span.start,
         };
         let hint = hint(message).or_else(|| {
-            let begins = line(text, value?.start);
+            let begins = line(value?.start);
             is_open.then(|| {
                 format!("the list that begins in line {begins} is not closed: is its `]` missing?")
             })
         });
+        spoilt_to = spoilt_to.max(spoilt.end);
         slips.push(Slip { at: span.start, spoilt, message: (*message).to_owned(), hint });
     }
     (document, slips)
@@ -67,11 +71,6 @@ fn hint(message: &str) -> Option<String> {
         _ => return None,
     };
     Some(format!("a string ends in the line in which it begins: is its `{quote}` missing?"))
-}
-
-/// The line of a byte offset, from 1.
-fn line(text: &str, at: usize) -> usize {
-    1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count()
 }
 
 /// Where the lists and inline tables are that are values of keys.
@@ -96,6 +95,11 @@ fn lists(table: &DeTable<'_>, text: &str, found: &mut Vec<Range<usize>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The line of a byte offset, from 1.
+    fn line(text: &str, at: usize) -> usize {
+        1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count()
+    }
 
     fn said(text: &str) -> Vec<String> {
         let (_, slips) = parse(text);
