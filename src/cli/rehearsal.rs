@@ -57,7 +57,8 @@ pub(super) fn show(
         let directives = scripts.shown(array)?.directives;
         let elements = all.elements();
         let fed = asked.pull.is_none().then(|| elements + all.held.len() as u64);
-        let about = forecast::About { elements, fed, directives: &directives };
+        let pilots = asked.pull.is_some().then_some(&array.resources);
+        let about = forecast::About { elements, fed, directives: &directives, pilots, retry };
         all.forecast = Some(forecast::of(source, site, kind, &about, &context.vars)?);
     }
     let expected = all.forecast.as_ref().map(|forecast| forecast.lines(all.longest_s()));

@@ -108,23 +108,6 @@ pub(crate) const WALLTIME: Form<u64> = Form {
     schema: || json!({ "type": "string", "examples": ["00:30:00", "1-00:00:00", "90m", "2h"] }),
 };
 
-/// Reads an option of a scheduler.
-pub(crate) fn option<'d>(reader: &mut Reader<'_>, entry: &Entry<'d>) -> Option<&'d str> {
-    let text = reader.line_of_text(entry)?;
-    // A bare `--` would end the options.
-    if !text.starts_with('-') || text.trim().chars().all(|c| c == '-') {
-        let sentence = format!("`{text}` is not an option of a scheduler");
-        reader.wrong(entry.at, sentence, "begin it with `--` or `-`, as in `--exclusive`");
-        return None;
-    }
-    Some(text)
-}
-
-/// The JSON schema of a list of options of a scheduler.
-pub(crate) fn options_schema() -> Value {
-    json!({ "type": "array", "items": { "type": "string", "pattern": "^-" } })
-}
-
 /// A number with its unit; one without is refused.
 fn unit(
     reader: &mut Reader<'_>,

@@ -3,6 +3,7 @@
 //! A `Section` is the table of the keys that a table of the document may have. Reading, messages, the reference in
 //! `docs/` and the JSON schema all follow from it. Knows TOML and sentences, not what a plan or a profile is.
 
+pub(crate) mod directives;
 pub(crate) mod form;
 pub(crate) mod reader;
 pub(crate) mod section;

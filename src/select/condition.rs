@@ -139,7 +139,8 @@ impl Condition {
             value
         });
         match holds {
-            Ok(holds) => Ok(holds),
+            Ok(true) => self.refuse_bare(row.id, |head| self.value(status, row, line, head)),
+            Ok(false) => Ok(false),
             Err(_) if lacks || self.is_about_parts() => Ok(false),
             Err(reason) => Err(Fault::request(format!(
                 "`--where {}` fails for trial {}: {reason}",
@@ -147,6 +148,31 @@ impl Condition {
             ))
             .hint("compare numbers with numbers, and texts with texts in quotes")),
         }
+    }
+
+    /// Whether a trial is meant for which the expression holds. A name alone holds for any number but 0: that is a slip, of
+    /// which `cancel` would make much.
+    ///
+    /// # Errors
+    /// When it is a name alone, whose value is no flag.
+    fn refuse_bare<'a>(
+        &self,
+        trial: u64,
+        of: impl FnOnce(&str) -> Option<Seen<'a>>,
+    ) -> Result<bool, Fault> {
+        let name = self.text.trim();
+        let mut parts = name.split('.');
+        let is_name = self.compiled.uses.names.contains(name);
+        let head = parts.next().filter(|_| is_name).and_then(of);
+        let whole = head.and_then(|value| serde_json::to_value(value).ok());
+        let value = match parts.try_fold(whole.unwrap_or_default(), |v, part| v.get(part).cloned())
+        {
+            None | Some(Value::Null | Value::Bool(_)) => return Ok(true),
+            Some(value) => words::short(&value.to_string(), 40),
+        };
+        let sentence =
+            format!("`--where {name}` compares nothing: `{name}` is {value} in trial {trial}");
+        Err(Fault::request(sentence).hint(format!("write a condition, as in `{name} == {value}`")))
     }
 
     /// Whether it looks into tables, which may lack a part.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::SchedulerKind;
 use crate::document::form::{self, WHOLE};
-use crate::document::{Form as Read, Word};
+use crate::document::{Form as Read, Word, directives};
 use crate::host::access::{Readers, Shared};
 use crate::{units, words};
 
@@ -49,13 +49,8 @@ pub(super) const LAUNCHER: Optional<Vec<String>> = Form {
 };
 
 /// Options of the scheduler.
-pub(super) const DIRECTIVES: Plain<Vec<String>> = Form {
-    read: Read {
-        read: |reader, entry| reader.texts(entry, |r, e| form::option(r, e).map(str::to_owned)),
-        schema: form::options_schema,
-    },
-    show: |words| show_words(words),
-};
+pub(super) const DIRECTIVES: Plain<Vec<String>> =
+    Form { read: directives::OF_SITE, show: |words| show_words(words) };
 
 /// A flag: `true` or `false`, always set.
 pub(super) const SWITCH: Plain<bool> = Form { read: form::FLAG, show: bool::to_string };
@@ -66,7 +61,11 @@ pub(super) const LIMIT: Optional<u64> = Form {
     show: |limit| limit.map_or_else(|| "as the scheduler says".to_owned(), |n| n.to_string()),
 };
 
-/// A number, or a number of seconds, that is always set.
+/// Seconds that are always set: a day at most, since a command waits for them.
+pub(super) const SECONDS: Form<u64, u32> =
+    Form { read: form::count_to::<1, 86_400>(), show: u64::to_string };
+
+/// A number that is always set.
 pub(super) const NUMBER: Plain<u64> = Form { read: WHOLE, show: u64::to_string };
 
 /// A cap on a number.

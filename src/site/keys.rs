@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Site;
 use super::form::{
     self, CAP, DIRECTIVES, FOLDER, KIND, LAUNCHER, LIMIT, Laid, NAME, NUMBER, PROGRAM, READERS,
-    SHARED, SWITCH, WALLTIME_CAP, WORDS,
+    SECONDS, SHARED, SWITCH, WALLTIME_CAP, WORDS,
 };
 use crate::document::{Entry, Reader};
 
@@ -65,7 +65,7 @@ keys! {
     "scheduler.launcher" => scheduler.launcher: LAUNCHER wins,
         "words put before the worker when a trial has several ranks";
     "scheduler.directives" => scheduler.directives: DIRECTIVES wins,
-        "further options of every job, each beginning with `-`";
+        "further options of every job, each beginning with `-`; those that hpcsweep sets itself are refused";
     "scheduler.single_rank_step" => scheduler.single_rank_step: SWITCH wins,
         "whether trials of one rank start through the launcher as well";
     "pbs.gpu_resource" => pbs.gpu_resource: NAME wins,
@@ -86,9 +86,9 @@ keys! {
         "most elements the whole cluster keeps (Slurm: MaxJobCount)";
     "limits.max_calls" => limits.max_calls: NUMBER wins,
         "calls of qsub that a submission may make for chains, before it fuses them or waits (PBS)";
-    "limits.settle_s" => limits.settle_s: NUMBER wins,
+    "limits.settle_s" => limits.settle_s: SECONDS wins,
         "how long after a call without an answer its job may still appear";
-    "limits.call_timeout_s" => limits.call_timeout_s: NUMBER wins,
+    "limits.call_timeout_s" => limits.call_timeout_s: SECONDS wins,
         "after how long a call of the scheduler is given up";
     "results.shared" => results.shared: SHARED wins,
         "`group`: members of its folder's group may write to a sweep and run it together";

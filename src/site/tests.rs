@@ -126,7 +126,7 @@ fn all_faults_of_all_profiles_are_reported_at_once() {
              colour = 1\n\
              partition = \"x\"\n\
              [schedular]\nkind = \"slurm\"\n\
-             [scheduler]\nkind = \"slrum\"\nlauncher = \"srun\"\ndirectives = [\"exclusive\"]\npartitoin = \"x\"\n\
+             [scheduler]\nkind = \"slrum\"\nlauncher = \"srun\"\ndirectives = [\"exclusive\", \"--array=1\"]\npartitoin = \"x\"\n\
              account = \"a\\nb\"\n\
              [modules]\npartition = \"x\"\n\
              [shell]\npath = \"bash\"\n",
@@ -158,8 +158,11 @@ hint: did you mean `slurm`?
 error: `launcher` must be a list of strings, not a string
   /home/ada/.config/hpcsweep/site.toml:8: launcher = \"srun\"
 error: `exclusive` is not an option of a scheduler
-  /home/ada/.config/hpcsweep/site.toml:9: directives = [\"exclusive\"]
+  /home/ada/.config/hpcsweep/site.toml:9: directives = [\"exclusive\", \"--array=1\"]
 hint: begin it with `--` or `-`, as in `--exclusive`
+error: the directive `--array=1` would overwrite what hpcsweep sets itself
+  /home/ada/.config/hpcsweep/site.toml:9: directives = [\"exclusive\", \"--array=1\"]
+hint: remove it: it would hold for every job of every sweep
 error: a site profile has no key `scheduler.partitoin`
   /home/ada/.config/hpcsweep/site.toml:10: partitoin = \"x\"
 hint: did you mean `scheduler.partition`?
@@ -185,8 +188,11 @@ error: the same key or table is written twice
   /home/ada/.config/hpcsweep/site.toml:5: qos = \"b\"
 hint: keep one of the two; a table's keys stand under one heading
 error: `settle_s` must be an integer, not a float
-  /home/ada/.config/hpcsweep/site.toml:7: settle_s = 0.5";
-    let text = "version = 1\n[scheduler]\nkind = slurm\nqos = \"a\"\nqos = \"b\"\n[limits]\nsettle_s = 0.5\n";
+  /home/ada/.config/hpcsweep/site.toml:7: settle_s = 0.5
+error: `call_timeout_s` cannot be 1000000000000000000
+  /home/ada/.config/hpcsweep/site.toml:8: call_timeout_s = 1_000_000_000_000_000_000
+hint: write a number from 1 to 86400";
+    let text = "version = 1\n[scheduler]\nkind = slurm\nqos = \"a\"\nqos = \"b\"\n[limits]\nsettle_s = 0.5\ncall_timeout_s = 1_000_000_000_000_000_000\n";
     assert_eq!(refused(text), expected);
 }
 

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::fault::{self, Fault};
+use crate::fault::{self, Fault, Kind};
 use crate::host::Vars;
+use crate::plan::Resources;
 use crate::scheduler::calls::Calls;
-use crate::scheduler::{self, Room};
+use crate::scheduler::{self, Room, Wanted};
 use crate::site::{SchedulerKind, Site};
 use crate::submit::Source;
+use crate::submit::again::Again;
 use crate::submit::arrays::feeder;
 use crate::submit::wanted;
 use crate::words::{count, thousands};
@@ -36,12 +38,17 @@ pub(crate) struct About<'a> {
     pub(crate) fed: Option<u64>,
     /// The directives of the first.
     pub(crate) directives: &'a [String],
+    /// What pilots ask for, in pull mode.
+    pub(crate) pilots: Option<&'a Resources>,
+    /// Trials that run again, perhaps with other requests.
+    pub(crate) retry: &'a Again,
 }
 
 /// Asks the scheduler about elements.
 ///
 /// # Errors
-/// When the submission would be refused, because the queue never has the places that it needs.
+/// When the submission would be refused: the scheduler does not take a request, or the queue never has the places that it
+/// needs.
 pub(crate) fn of(
     source: &Source,
     site: &Site,
@@ -50,7 +57,10 @@ pub(crate) fn of(
     environment: &Vars,
 ) -> Result<Forecast, Fault> {
     asked(source, site, kind, about, environment).unwrap_or_else(|error| {
-        Ok(Forecast { why: Some(fault::sentence(&error)), ..Forecast::default() })
+        match error.downcast_ref::<Fault>().filter(|fault| fault.kind == Kind::Request) {
+            Some(fault) => Err(fault.clone()),
+            None => Ok(Forecast { why: Some(fault::sentence(&error)), ..Forecast::default() }),
+        }
     })
 }
 
@@ -61,9 +71,14 @@ fn asked(
     about: &About<'_>,
     environment: &Vars,
 ) -> Result<Result<Forecast, Fault>> {
-    let About { elements, fed, directives } = *about;
+    let About { elements, fed, directives, pilots, retry } = *about;
+    let mut wanted = wanted(source);
+    match pilots {
+        Some(request) => wanted = Wanted { requests: vec![request], elements, ..wanted },
+        None => wanted.requests.extend(retry.requests()),
+    }
     let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
-    let scheduler = scheduler::asked(kind, &mut calls, &wanted(source), site)?;
+    let scheduler = scheduler::asked(kind, &mut calls, &wanted, site)?;
     let room = scheduler.room(&mut calls, elements, feeder::charged(source, site))?;
     if let (Some(room), Some(fed)) = (&room, fed)
         && let Err(fault) = feeder::check_places(source, kind, room, fed)

@@ -4,10 +4,11 @@
 use crate::preempted::Preempting;
 use crate::world::{Cluster, World};
 
-/// Only this is printed, with exit code 2, and sbatch is not called.
+/// Only this is printed, with exit code 2, and sbatch is not called. A rehearsal says the same.
 fn check(world: &World, rest: &str, said: &str) {
     world.plan("echo $HPCSWEEP_TRIAL >>$HERE/ran", rest);
     world.count_calls();
+    world.hpcsweep(&["submit", "plan.toml", "--slurm", "--dry-run"]).refused(2, said);
     world.submit().refused(2, said);
     assert_eq!(world.calls(), 0);
 }
@@ -37,15 +38,12 @@ fn a_walltime_beyond_the_partitions_is_found_before_sbatch() {
 #[test]
 fn too_many_nodes_are_found_before_sbatch() {
     let world = World::new(Cluster::Plain, "nodes");
-    world.plan(
-        "true",
+    check(
+        &world,
         "[resources]\nmemory = \"50M\"\n[grid]\nx = [1, 2]\n[[trials]]\n[[trials]]\nresources.nodes = 5\nresources.ranks = 5",
+        "error: a trial asks for 5 nodes, partition `main` gives a job at most 4\n\
+         hint: lower `nodes` or name another `partition`\n",
     );
-    world.count_calls();
-    let ran = world.submit();
-    assert_eq!((ran.code, world.calls()), (2, 0), "{ran:?}");
-    let first = ran.stderr.lines().next().unwrap();
-    assert_eq!(first, "error: a trial asks for 5 nodes, partition `main` gives a job at most 4");
 }
 
 fn many(n: usize) -> String {

@@ -110,6 +110,14 @@ fn what_names_no_trial_is_refused() {
     check(&["--cause", "preemptd"], "`preemptd` is not a cause\nhint: did you mean `preempted`?");
     check(&["--where", "los > 1"], "column `los`\nhint: did you mean `loss`?");
     check(&["--where", "lr > 'a'"], "fails for trial 0: cannot compare");
+    // Any number but 0 would do: `cancel` would mean all of them.
+    for name in ["lr", " lr ", "params.lr", "opt.name", "state"] {
+        check(&["--where", name], " compares nothing: ");
+    }
+    check(
+        &["--where", "lr"],
+        "error: `--where lr` compares nothing: `lr` is 0.1 in trial 0\nhint: write a condition, as in `lr == 0.1`\n",
+    );
     let which = world.run(&["logs"]);
     assert!(which.err.starts_with("error: which trials of s?\n"), "{}", which.err);
     // A file of that name may be meant as well.

@@ -1,9 +1,9 @@
 //! `[feeder]`: what the job asks for that submits the rest of a sweep where not all of it has a place in the queue.
 
 use crate::document::form::LINE;
-use crate::document::{Entry, Reader, Section, section};
+use crate::document::{Entry, Reader, Section, directives, section};
 use crate::plan::sections::auto::{Amount, FIXED_MEMORY, FIXED_WALLTIME};
-use crate::plan::sections::request::{DIRECTIVES, Wish};
+use crate::plan::sections::request::Wish;
 use crate::plan::sections::resources::Resources;
 
 /// The keys of `[feeder]`.
@@ -16,7 +16,7 @@ pub(crate) static FEEDER: Section<Wish> = section!("`[feeder]`", Wish:
         "a sweep of a million trials takes some 1G";
     "walltime" => walltime: FIXED_WALLTIME, "5 to 30 minutes, within the longest walltime of the trials",
         "two thirds of it the job waits for places, where other jobs have all of them";
-    "directives" => directives: DIRECTIVES, "`[]`", "further options of the scheduler, as those of `[resources]`";
+    "directives" => directives: directives::OF_PLAN, "`[]`", "further options of the scheduler, as those of `[resources]`";
 );
 
 /// Reads `[feeder]`. What cannot be read is reported and left out.

@@ -1,7 +1,7 @@
 //! `[hooks]`: programs that are called when trials have ended.
 
 use super::argv::{ARGV, Argv};
-use crate::document::form::{TEXTS, WALLTIME};
+use crate::document::form::WALLTIME;
 use crate::document::{Entry, Reader, Section, section};
 use crate::plan::templates::places::Places;
 
@@ -63,8 +63,8 @@ impl Hooks {
 pub(crate) struct Written {
     finish: Argv,
     error: Argv,
-    sweep_finished: Vec<String>,
-    sweep_failed: Vec<String>,
+    sweep_finished: Argv,
+    sweep_failed: Argv,
     timeout_s: Option<u64>,
 }
 
@@ -73,9 +73,9 @@ pub(crate) static HOOKS: Section<Written> = section!("`[hooks]`", Written:
     "finish" => finish: ARGV, "none", "called once for each trial that is done";
     "error" => error: ARGV, "none",
         "called once for each trial that has ended without success for good: its program failed, was killed, ran into its walltime, or could not be started";
-    "sweep_finished" => sweep_finished: TEXTS, "none",
+    "sweep_finished" => sweep_finished: ARGV, "none",
         "called once when the last trial of the sweep has ended for good; an argument vector without expressions";
-    "sweep_failed" => sweep_failed: TEXTS, "none",
+    "sweep_failed" => sweep_failed: ARGV, "none",
         "called once when the sweep stops before that: too many of its trials fail ([`breaker`](#pull)), or the [`budget`](#retry) is used up";
     "timeout" => timeout_s: WALLTIME, "`\"60s\"`", "how long a call may take, with its unit";
 );
@@ -89,8 +89,8 @@ pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, places: &mut Plac
     Hooks {
         finish: finish.words,
         error: error.words,
-        sweep_finished,
-        sweep_failed,
+        sweep_finished: sweep_finished.words,
+        sweep_failed: sweep_failed.words,
         timeout_s: timeout_s.unwrap_or(TIMEOUT_S),
     }
 }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn slips_are_told_with_their_place() {
         check_faults(
-            "[hooks]\nfinish = \"notify ok\"\nerror = []\ntimeout = 60\nfinsh = [\"x\"]\n",
+            "[hooks]\nfinish = \"notify ok\"\nerror = []\ntimeout = 60\nfinsh = [\"x\"]\nsweep_finished = [\"\"]\nsweep_failed = []\n",
             "`finish` must be a list of strings, not a string
   plan.toml:5: finish = \"notify ok\"
 hint: write the program and its arguments one by one: `[\"python3\", \"train.py\"]`; for shell code, `[\"sh\", \"-c\", \"...\"]`
@@ -148,7 +148,13 @@ error: `timeout = 60` lacks a unit
 hint: write `HH:MM:SS`, `D-HH:MM:SS`, `MM:SS`, or a number with its unit: `90s`, `30m`, `2h`, `1d`
 error: `[hooks]` has no key `finsh`
   plan.toml:8: finsh = [\"x\"]
-hint: did you mean `finish`?",
+hint: did you mean `finish`?
+error: `sweep_finished` names no program
+  plan.toml:9: sweep_finished = [\"\"]
+hint: write it as the first element
+error: `sweep_failed` names no program
+  plan.toml:10: sweep_failed = []
+hint: write it as the first element",
         );
         check_faults(
             "hooks = 1",

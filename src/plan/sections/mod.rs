@@ -3,7 +3,6 @@
 mod argv;
 pub(crate) mod auto;
 pub(crate) mod container;
-mod directives;
 pub(super) mod feeder;
 pub(super) mod hooks;
 pub(super) mod metrics;

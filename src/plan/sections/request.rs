@@ -2,8 +2,8 @@
 //!
 //! Settling is pure arithmetic on what a person wrote; it never asks what a cluster has.
 
-use crate::document::form::{LINE, count_to, option, options_schema};
-use crate::document::{Entry, Form, Reader, Section, section};
+use crate::document::form::{LINE, count_to};
+use crate::document::{Section, directives, section};
 use crate::fault::Fault;
 use crate::plan::sections::auto::{Amount, Learns, MEMORY_OR_AUTO, WALLTIME_OR_AUTO};
 use crate::plan::sections::resources::Resources;
@@ -54,13 +54,9 @@ wish! {
     "qos" => qos: String = LINE, "the site's", "quality of service of Slurm; [PBS](pbs.md) has none";
     "constraint" => constraint: String = LINE, "none",
         "features of nodes, as the scheduler writes them";
-    "directives" => directives: Vec<String> = DIRECTIVES, "`[]`",
-        "further options of the scheduler, each beginning with `-`: `[\"--exclusive\"]`; those that hpcsweep sets itself (array, job name, dependency, tasks, output ...) are refused; so are control characters and, at sites with caps, quotes and backslashes, which sbatch and qsub take away";
+    "directives" => directives: Vec<String> = directives::OF_PLAN, "`[]`",
+        "further options of the scheduler, each beginning with `-`: `[\"--exclusive\"]`; those that hpcsweep sets itself (array, job name, dependency, tasks, memory, walltime, output ...) are refused; so are control characters and, at sites with caps, quotes and backslashes, which sbatch and qsub take away";
 }
-
-/// Options of the scheduler.
-pub(super) const DIRECTIVES: Form<Vec<String>> =
-    Form { read: |reader, entry| reader.texts(entry, directive), schema: options_schema };
 
 impl Wish {
     /// Whether nothing was written.
@@ -168,16 +164,6 @@ fn check_gpu_ids(count: u32, nodes: u32, ranks: u32, own: Option<u32>) -> Result
         .hint("name a multiple of the nodes, or ask for one node"));
     }
     Ok(count)
-}
-
-fn directive(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
-    let text = option(reader, entry)?;
-    if let Some(hint) = crate::plan::sections::directives::instead(text, reader.name()) {
-        let sentence = format!("the directive `{text}` would overwrite what hpcsweep sets itself");
-        reader.wrong(entry.at, sentence, &hint);
-        return None;
-    }
-    Some(text.to_owned())
 }
 
 #[cfg(test)]

@@ -211,12 +211,18 @@ fn names(wanted: &Wanted<'_>, site: &Site, server: &Server) -> Result<BTreeSet<S
         if let Some((option, hint)) = r
             .directives
             .iter()
+            .chain(&site.scheduler.directives)
             .find_map(|option| Some((option, commands::instead(option, &wanted.plan)?)))
         {
             let fault = Fault::request(format!("the directive `{option}` is hpcsweep's own"));
             return Err(fault.hint(hint).into());
         }
-        if let Some(option) = r.directives.iter().find(|option| option.starts_with("--")) {
+        if let Some(option) = r
+            .directives
+            .iter()
+            .chain(&site.scheduler.directives)
+            .find(|option| option.starts_with("--"))
+        {
             let fault = Fault::request(format!("PBS has no option `{option}`"));
             return Err(fault
                 .hint("`directives` are the scheduler's own: those of qsub have one dash")

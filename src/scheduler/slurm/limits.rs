@@ -90,7 +90,9 @@ pub(super) fn check_partitions(
                 r.nodes,
                 found.first().map_or("", |p| p.name.as_str())
             );
-            return Err(Fault::request(sentence).into());
+            return Err(Fault::request(sentence)
+                .hint("lower `nodes` or name another `partition`")
+                .into());
         }
     }
     Ok(partitions)
