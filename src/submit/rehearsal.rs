@@ -426,7 +426,10 @@ impl Now<'_> {
         options: &pilots::PilotOptions,
     ) -> Result<HashSet<u64>> {
         let decks = deck::read(&all.tree)?;
-        let ledger = Ledger::read(&all.tree)?;
+        let mut ledger = Ledger::read(&all.tree)?;
+        if hands::is_rest_cancelled(&ledger, self.again) {
+            hands::rehearse_take_over(&all.tree, &decks, &mut ledger)?;
+        }
         let records = &self.status.records;
         let covered = hands::in_hand(&all.tree, &decks, &ledger, records, self.diff)?;
         let failures = Failures { retry: self.again.clone(), ..Failures::default() };

@@ -132,3 +132,44 @@ fn a_request_of_retry_outlives_other_submissions() {
                  1,1800,67108864\n2,600,67108864\n3,600,67108864\n";
     assert_eq!(world.run(&columns).ok(), asked);
 }
+
+/// Trial 1 has failed, trial 2 runs and the others wait when the sweep is cancelled.
+#[test]
+fn what_was_cancelled_stays_so_while_one_of_its_trials_runs_again() {
+    let world = world("[grid]\ni = [0, 1, 2, 3, 4, 5]\n");
+    let one = world.start(&["worker", "--pull", "plan.toml", "--slots", "1"]);
+    wait_until("it is at trial 2", || {
+        world.exists("events") && world.read("events") == "0\n1\n2\n"
+    });
+    world.run(&["cancel"]).ok();
+    // A trial that is still at work may come back any time.
+    for more in [&["--dry-run"][..], &[]] {
+        let early = world.run(&[&["retry", "1"], more].concat());
+        assert_eq!(
+            early.whole(),
+            "\
+error: agents have not left this sweep, and have trials of it
+  $WORLD/results/p
+hint: wait until they have left; if one was killed, `hpcsweep worker --pull PLAN` takes its trials over
+exit code 2
+",
+            "{more:?}"
+        );
+    }
+    wait_until("it has heard", || world.entries("results/p", "\"back\"") > 0);
+    world.write("go", "");
+    assert_eq!(one.end(&world).code, 1);
+    world.write("mended", "");
+    // A set without a trial to run changes nothing.
+    let none = world.run(&["retry", "4"]).whole();
+    assert_eq!(none, "p: left alone: 1 trial (queued)\np: nothing to run again\nexit code 0\n");
+    let dry = world.run(&["retry", "1", "--dry-run"]);
+    assert!(dry.ok().contains("1 trial (failed)\n"), "{}", dry.whole());
+    world.run(&["retry", "1"]).ok();
+    world.run(&["worker", "--pull", "results/p"]).ok();
+    assert_eq!(counts(&world), r#"{"done":3,"pending":3}"#);
+    assert_eq!(world.read("events"), "0\n1\n2\n1\n");
+    world.run(&["worker", "--pull", "plan.toml"]).ok();
+    assert_eq!(counts(&world), r#"{"done":6}"#);
+    assert_eq!(world.read("events"), "0\n1\n2\n1\n3\n4\n5\n");
+}

@@ -108,6 +108,10 @@ pub fn deal(
     options.retry.change(&mut diff);
     check_growth(&source.plan, site, &diff)?;
     let mut ledger = Ledger::read(&tree)?;
+    if hands::is_rest_cancelled(&ledger, &options.retry) {
+        hands::take_over(&tree)?;
+        ledger.follow(&tree)?;
+    }
     hands::withdraw(&tree, &decks, &mut ledger, &diff)?;
     let known = records::all(&tree)?;
     let covered = hands::in_hand(&tree, &decks, &ledger, &known, &diff)?;

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::fault::Fault;
 use crate::host::clock;
+use crate::submit::again::Again;
 use crate::submit::grow::Diff;
 use crate::tree::deck::{self, Deck};
 use crate::tree::ledger::{self, Entry, Ledger, Piece};
@@ -160,6 +161,22 @@ fn check_left(tree: &Tree, decks: &[Deck], ledger: &Ledger) -> Result<()> {
             "`hpcsweep worker --pull {name}` continues them; to submit them otherwise, first run: hpcsweep cancel {name}"
         ))
         .into())
+}
+
+/// Whether a retry leaves the rest of a sweep cancelled: a person has cancelled it, and only the trials of the retry are to
+/// run. Agents would take whatever units there are.
+pub(crate) fn is_rest_cancelled(ledger: &Ledger, retry: &Again) -> bool {
+    ledger.is_cancelled() && retry.only().is_some_and(|only| !only.is_empty())
+}
+
+/// Takes, in memory alone, what [`take_over`] takes.
+///
+/// # Errors
+/// As [`take_over`].
+pub(crate) fn rehearse_take_over(tree: &Tree, decks: &[Deck], ledger: &mut Ledger) -> Result<()> {
+    check_left(tree, decks, ledger)?;
+    open(ledger, decks).iter().for_each(|piece| ledger.drop_units(piece));
+    Ok(())
 }
 
 /// Takes all units that are left from the agents of a cancelled sweep, so that it can run in another way. The caller holds

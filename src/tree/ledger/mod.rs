@@ -223,6 +223,11 @@ impl Ledger {
         self.halted.as_deref().filter(|why| !why.starts_with(CANCELLED))
     }
 
+    /// Whether a person has cancelled it.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.halted.is_some() && self.failed().is_none()
+    }
+
     /// The next units to take, at most `most`: untouched ones first, then what has failed elsewhere.
     pub fn choose(&self, total: u64, most: u64) -> Vec<Piece> {
         self.choose_but(total, most, |_| false)
@@ -427,7 +432,7 @@ impl Ledger {
     }
 
     /// Takes units out of what can be taken, wherever they are; those around them stay.
-    fn drop_units(&mut self, gone: &Piece) {
+    pub(crate) fn drop_units(&mut self, gone: &Piece) {
         let end = gone.from + gone.count;
         if end > self.fresh {
             let from = gone.from.max(self.fresh);
