@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::out::aligned;
 use super::{Context, sweeps};
-use crate::collect::{self, text};
+use crate::collect::{self, is_gpu_sample, text};
 use crate::plan::value::json_float;
 use crate::render::Templates;
 use crate::site::Site;
@@ -111,7 +111,8 @@ fn compare(original: &crate::tree::Tree, own: &Reproduction, trial: u64) -> Resu
         Metric { metric: name.clone(), recorded, reproduced, equal }
     };
     let all = was.iter().chain(new).map(|(name, _)| name);
-    compared.metrics = all.filter(|name| !is_train || is_of_the_model(name)).map(of).collect();
+    let is_meant = |name: &&String| !is_gpu_sample(name) && (!is_train || is_of_the_model(name));
+    compared.metrics = all.filter(is_meant).map(of).collect();
     compared.equal = compared.metrics.iter().all(|metric| metric.equal);
     Ok(compared)
 }

@@ -16,14 +16,14 @@ pub(super) type Line = Vec<(String, Value)>;
 
 /// The attempts whose lines belong to the curve: not those that ran beside another one and have lost against it, nor those
 /// that began after the one that is done, in another sweep that was merged with this one.
-pub(super) fn attempts(record: &Record) -> Vec<&Attempt> {
-    let Some(decisive) = record.decisive() else { return Vec::new() };
-    let is_decisive = |a: &Attempt| std::ptr::eq(decisive, a);
+pub(super) fn attempts(record: &Record) -> impl Iterator<Item = &Attempt> + Clone {
+    let decisive = record.decisive();
+    let is_decisive = move |a: &Attempt| decisive.is_some_and(|decisive| std::ptr::eq(decisive, a));
     let has_lost = |a: &Attempt| a.bundle.as_ref().is_some_and(|place| place.lost);
-    let is_done = decisive.is_done();
+    let is_done = decisive.is_some_and(Attempt::is_done);
     let last = record.attempts.iter().position(|a| is_done && is_decisive(a));
-    let last = last.unwrap_or(record.attempts.len() - 1);
-    record.attempts[..=last].iter().filter(|a| is_decisive(a) || !has_lost(a)).collect()
+    let counted = last.map_or(record.attempts.len(), |last| last + 1);
+    record.attempts[..counted].iter().filter(move |a| is_decisive(a) || !has_lost(a))
 }
 
 /// Calls `with` for the lines of a trial's curve, in the order in which they were logged, one in memory at a time.
@@ -38,10 +38,10 @@ pub(super) fn each<'a>(
     let from = from.into();
     let attempts = attempts(record);
     let mut later = Later::default();
-    for (number, attempt) in attempts.iter().enumerate().skip(1) {
+    for (number, attempt) in attempts.clone().enumerate().skip(1) {
         attempt.each_row_in(from, |row| later.note(number, &flat(&row)))?;
     }
-    for (number, attempt) in attempts.iter().enumerate() {
+    for (number, attempt) in attempts.enumerate() {
         attempt.each_row_in(from, |row| {
             let mut line = flat(&row);
             later.leave(number, &mut line);

@@ -8,11 +8,12 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use serde_json::Value;
 
-use crate::plan::value::{float_text, text_float};
+use crate::plan::value::{text_float, write_float};
 
 /// A value of a table.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -146,11 +147,26 @@ impl<'a> Cell<'a> {
             Self::Null => Cow::Borrowed(""),
             Self::Text(text) => Cow::Borrowed(text),
             Self::Bool(b) => Cow::Borrowed(if b { "true" } else { "false" }),
-            Self::Int(int) => Cow::Owned(int.to_string()),
-            Self::Large(large) => Cow::Owned(large.to_string()),
-            Self::Float(float) => Cow::Owned(float_text(float)),
-            Self::Other(value) => Cow::Owned(value.to_string()),
+            other => {
+                let mut text = String::new();
+                other.write_in(&mut text);
+                Cow::Owned(text)
+            }
         }
+    }
+
+    /// Adds [`Cell::text`] to a text.
+    pub(crate) fn write_in(self, out: &mut String) {
+        // A text takes everything.
+        let _ = match self {
+            Self::Null => Ok(()),
+            Self::Text(text) => out.write_str(text),
+            Self::Bool(b) => write!(out, "{b}"),
+            Self::Int(int) => write!(out, "{int}"),
+            Self::Large(large) => write!(out, "{large}"),
+            Self::Float(float) => write_float(out, float),
+            Self::Other(value) => write!(out, "{value}"),
+        };
     }
 
     /// As the text of a value of JSON.
@@ -249,6 +265,8 @@ pub(super) enum Column {
 pub(super) struct Coded {
     codes: Vec<u8>,
     values: Vec<Value>,
+    /// The code that was given last, 0 before the first: most rows have the value of the row before.
+    last: u8,
     places: HashMap<u64, u8, BuildHasherDefault<Own>>,
 }
 
@@ -411,6 +429,16 @@ fn grow<T: Copy + Default>(all: &mut Vec<T>, row: usize) {
 impl Coded {
     /// The code of a value, which is added where it is new; `None` where there are too many.
     fn code(&mut self, cell: Cell<'_>) -> Option<u8> {
+        let last = usize::from(self.last).checked_sub(1).map(|at| &self.values[at]);
+        if last.is_some_and(|last| cell.is_same(last.into())) {
+            return Some(self.last);
+        }
+        let code = self.look_up(cell)?;
+        self.last = code;
+        Some(code)
+    }
+
+    fn look_up(&mut self, cell: Cell<'_>) -> Option<u8> {
         let mut hash = cell.hash();
         loop {
             match self.places.get(&hash) {
@@ -482,14 +510,20 @@ pub(super) struct Named {
     places: HashMap<String, usize>,
     /// Of each the first row that has it, and the place there.
     first: Vec<(u32, u32)>,
+    /// The place behind the one that was asked for last: rows have their columns in the same order.
+    next: usize,
 }
 
 impl Named {
     /// The place of a column, which is added where it is new; it is the `nth` of a row.
     pub(super) fn place(&mut self, name: &str, (row, nth): (u32, u32)) -> usize {
-        if let Some(place) = self.places.get(name) {
-            self.first[*place] = self.first[*place].min((row, nth));
-            return *place;
+        let guess = if nth == 0 { 0 } else { self.next };
+        let is_it = self.names.get(guess).is_some_and(|known| known == name);
+        let known = if is_it { Some(guess) } else { self.places.get(name).copied() };
+        self.next = known.unwrap_or(self.names.len()) + 1;
+        if let Some(place) = known {
+            self.first[place] = self.first[place].min((row, nth));
+            return place;
         }
         self.places.insert(name.to_owned(), self.names.len());
         self.names.push(name.to_owned());

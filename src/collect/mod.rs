@@ -24,7 +24,7 @@ mod sqlite;
 #[cfg(feature = "tables")]
 pub(crate) mod typed;
 
-pub(crate) use assumed::assumed;
+pub(crate) use assumed::{assumed, is_gpu_sample};
 pub use grid::Cell;
 
 use std::borrow::Borrow;
@@ -636,8 +636,7 @@ fn recorded(record: Option<&Record>) -> [Cell<'_>; 10] {
 
 /// Seconds that the attempts of a trial's curve have run in total, as far as it is known.
 fn duration_s(record: &Record) -> Option<f64> {
-    let attempts = curve::attempts(record);
-    attempts.into_iter().filter_map(Attempt::duration_s).reduce(|a, b| a + b)
+    curve::attempts(record).filter_map(Attempt::duration_s).reduce(|a, b| a + b)
 }
 
 /// Dotted leaves of a nested object.

@@ -1,15 +1,32 @@
 //! Files that are made of others, and may be removed at any time: they are written without a wait for the disk, and read
 //! only if the owner of a folder alone can have written them.
 
-use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, Metadata, Permissions};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use nix::libc;
 use nix::unistd::Uid;
 
 use super::disk;
+
+/// A file that is read in parts.
+pub(crate) struct Parts {
+    file: File,
+    /// Its bytes when it was opened.
+    pub(crate) size: u64,
+}
+
+impl Parts {
+    /// Fills `bytes` with those from `at` on.
+    ///
+    /// # Errors
+    /// When the file has fewer, or cannot be read: on a shared disk also if another host has replaced it.
+    pub(crate) fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        self.file.read_exact_at(bytes, at)
+    }
+}
 
 /// The owner of a folder, and who may read what is in it.
 #[derive(Debug, Clone, Copy)]
@@ -34,16 +51,24 @@ impl Owner {
     /// The whole of a file of at most `most` bytes that only the owner can have written, and when it was written, in seconds
     /// since 1970; `None` for any other, and where it cannot be read.
     pub(crate) fn read(self, path: &Path, most: u64) -> Option<(Vec<u8>, f64)> {
-        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-        let mut file = File::options().read(true).custom_flags(flags).open(path).ok()?;
-        let found = file.metadata().ok()?;
-        let is_own = found.is_file() && found.uid() == self.uid && found.mode() & 0o022 == 0;
-        if !is_own || found.len() > most {
-            return None;
-        }
+        let (mut file, found) = self.found(path).filter(|(_, found)| found.len() <= most)?;
         let mut bytes = Vec::with_capacity(found.len() as usize + 1);
         (&mut file).take(most).read_to_end(&mut bytes).ok()?;
         Some((bytes, found.mtime() as f64 + found.mtime_nsec() as f64 * 1e-9))
+    }
+
+    /// A file that only the owner can have written, to be read in parts; `None` for any other, and where it cannot be opened.
+    pub(crate) fn open(self, path: &Path) -> Option<Parts> {
+        let (file, found) = self.found(path)?;
+        Some(Parts { file, size: found.len() })
+    }
+
+    fn found(self, path: &Path) -> Option<(File, Metadata)> {
+        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+        let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+        let found = file.metadata().ok()?;
+        let is_own = found.is_file() && found.uid() == self.uid && found.mode() & 0o022 == 0;
+        is_own.then_some((file, found))
     }
 
     /// Writes a whole file in a folder, which is made if it is missing, so that readers see the old one or the new one.
@@ -51,6 +76,18 @@ impl Owner {
     /// # Errors
     /// When the system refuses. The old file then stays.
     pub(crate) fn write(self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.write_with(path, |file| file.write_all(bytes))
+    }
+
+    /// As [`Owner::write`]; `with` writes the file.
+    ///
+    /// # Errors
+    /// As [`Owner::write`], and those of `with`.
+    pub(crate) fn write_with(
+        self,
+        path: &Path,
+        with: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
         let aside = disk::aside(path);
         let mode = self.mode & 0o644 | 0o600;
         let open = || File::options().write(true).create_new(true).mode(mode).open(&aside);
@@ -61,10 +98,12 @@ impl Owner {
             }
             opened => opened,
         };
-        let mut file = opened?;
+        let file = opened?;
+        let mut out = BufWriter::new(&file);
         let written = file
             .set_permissions(Permissions::from_mode(mode))
-            .and_then(|()| file.write_all(bytes))
+            .and_then(|()| with(&mut out))
+            .and_then(|()| out.flush())
             .and_then(|()| fs::rename(&aside, path));
         if written.is_err() {
             let _ = fs::remove_file(&aside);

@@ -2,6 +2,8 @@
 //!
 //! Floats keep their bits: the text is the shortest that reads back to the same f64.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -93,11 +95,22 @@ const NOT_FINITE: [(&str, f64); 3] =
 
 /// The shortest text that reads back to the same f64; `1.0` keeps its point.
 pub(crate) fn float_text(f: f64) -> String {
+    let mut text = String::new();
+    // A text takes everything.
+    let _ = write_float(&mut text, f);
+    text
+}
+
+/// Writes [`float_text`].
+///
+/// # Errors
+/// Those of `out`.
+pub(crate) fn write_float(out: &mut impl fmt::Write, f: f64) -> fmt::Result {
     let is_it = |x: f64| x == f || (x.is_nan() && f.is_nan());
-    match NOT_FINITE.iter().find(|(_, x)| is_it(*x)) {
-        Some((word, _)) => (*word).to_owned(),
+    match NOT_FINITE.iter().find(|(_, x)| is_it(*x)).filter(|_| !f.is_finite()) {
+        Some((word, _)) => out.write_str(word),
         // `{:?}` of f64 is the shortest round-trip text, with an exponent outside 1e-5 .. 1e16.
-        None => format!("{f:?}"),
+        None => write!(out, "{f:?}"),
     }
 }
 
@@ -126,7 +139,7 @@ impl fmt::Display for Value {
             Self::Null => Ok(()),
             Self::Bool(b) => write!(f, "{b}"),
             Self::Int(i) => write!(f, "{i}"),
-            Self::Float(x) => f.write_str(&float_text(*x)),
+            Self::Float(x) => write_float(f, *x),
             Self::Str(s) => f.write_str(s),
             Self::List(_) | Self::Table(_) => {
                 f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
@@ -259,25 +272,66 @@ impl<'de> Deserialize<'de> for Value {
 impl<'de> Deserialize<'de> for Params {
     /// From the nested form.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        fn walk(prefix: Arc<str>, value: &Value, out: &mut Vec<(Arc<str>, Value)>) {
+        from.deserialize_map(Nested)
+    }
+}
+
+thread_local! {
+    /// The names of the parameters that this thread has read last: most trials of a table have the same.
+    static NAMES: RefCell<Arc<[Arc<str>]>> = RefCell::new(Arc::new([]));
+}
+
+/// Reads parameters from the nested form.
+struct Nested;
+
+impl<'de> Visitor<'de> for Nested {
+    type Value = Params;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of parameters")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Params, A::Error> {
+        fn walk(name: &str, value: Value, out: &mut impl FnMut(&str, Value)) {
             match value {
                 Value::Table(entries) if !entries.is_empty() => {
                     for (key, value) in entries.iter() {
-                        walk(Arc::from(format!("{prefix}.{key}")), value, out);
+                        walk(&format!("{name}.{key}"), value.clone(), out);
                     }
                 }
-                leaf => out.push((prefix, leaf.clone())),
+                leaf => out(name, leaf),
             }
         }
-        let Value::Table(entries) = Value::deserialize(from)? else {
-            return Err(serde::de::Error::custom("parameters are a table"));
+        let last = NAMES.with_borrow(Arc::clone);
+        let mut values = Vec::with_capacity(last.len());
+        // The names, as soon as they are not those of `last`.
+        let mut own: Option<Vec<Arc<str>>> = None;
+        let mut leaf = |name: &str, value: Value| {
+            let at = values.len();
+            values.push(value);
+            match &mut own {
+                None if last.get(at).is_some_and(|last| **last == *name) => {}
+                Some(own) => own.push(name.into()),
+                None => own = Some(last[..at].iter().cloned().chain([name.into()]).collect()),
+            }
         };
-        let mut out = Vec::with_capacity(entries.len());
-        entries.iter().for_each(|(key, value)| walk(Arc::clone(key), value, &mut out));
-        let (names, values): (Vec<_>, Vec<_>) = out.into_iter().unzip();
-        Ok(Self { names: names.into(), values: values.into() })
+        while let Some((Name(name), value)) = map.next_entry()? {
+            walk(&name, value, &mut leaf);
+        }
+        let own =
+            own.or_else(|| (values.len() < last.len()).then(|| last[..values.len()].to_vec()));
+        let names = own.map_or(last, |own| {
+            let names: Arc<[Arc<str>]> = own.into();
+            NAMES.set(Arc::clone(&names));
+            names
+        });
+        Ok(Params { names, values: values.into() })
     }
 }
+
+/// A key of JSON, of which no copy is made where it stands in the text as it is.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl Serialize for Params {
     /// The nested form: `{"opt":{"lr":0.1},"epochs":3}`.
@@ -330,6 +384,26 @@ mod tests {
             pairs.iter().map(|(n, _)| Arc::from(*n)).collect(),
             pairs.iter().map(|(_, v)| v.clone()).collect(),
         )
+    }
+
+    #[test]
+    fn each_trial_has_its_own_names_whatever_was_read_before() {
+        let of = |json: &str| serde_json::from_str::<Params>(json).unwrap();
+        let names =
+            |json: &str| of(json).iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>();
+        for _ in 0..2 {
+            assert_eq!(names(r#"{"a":1,"b":2}"#), ["a=1", "b=2"]);
+            assert_eq!(names(r#"{"a":1}"#), ["a=1"]);
+            assert_eq!(names(r#"{"a":1,"b":2,"c":3}"#), ["a=1", "b=2", "c=3"]);
+            assert_eq!(names(r#"{"b":2,"a":1}"#), ["b=2", "a=1"]);
+            assert_eq!(names("{}"), [""; 0]);
+            assert_eq!(
+                names(r#"{"b":{"x":1,"y":{"\u00fc":2}},"a":{}}"#),
+                ["b.x=1", "b.y.ü=2", "a={}"]
+            );
+        }
+        let [first, second] = [of(r#"{"a":1,"b":2}"#), of(r#"{"a":3,"b":4}"#)];
+        assert!(Arc::ptr_eq(&first.names, &second.names));
     }
 
     #[test]

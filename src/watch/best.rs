@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::collect::{Goal, assumed};
+use crate::collect::{Goal, assumed, is_gpu_sample};
 use crate::plan::value::json_float;
 
 /// The best of the trials that are done.
@@ -55,7 +55,7 @@ impl Choice {
             inner.iter().for_each(|(key, value)| self.add(logged, &format!("{name}.{key}"), value));
             return;
         }
-        if name.starts_with("gpu.")
+        if is_gpu_sample(name)
             || self.metric.as_ref().is_some_and(|(own, _)| base(own) != name && own != name)
         {
             return;

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use serde_json::{Map, Value};
 
+use crate::collect::is_gpu_sample;
+
 /// Lines that are kept of each running trial.
 pub(super) const NEWEST: usize = 16;
 
@@ -31,7 +33,7 @@ impl Trace {
             let rank = row.get("rank").and_then(Value::as_u64).unwrap_or(0);
             let numbers = row
                 .iter()
-                .filter(|(name, _)| !PLACES.contains(&name.as_str()) && !name.starts_with("gpu."))
+                .filter(|(name, _)| !PLACES.contains(&name.as_str()) && !is_gpu_sample(name))
                 .filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)));
             let numbers: Vec<(String, f64)> = numbers.take(MOST_NUMBERS).collect();
             if rank == 0 && !numbers.is_empty() {

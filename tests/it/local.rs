@@ -790,3 +790,20 @@ fn a_smoke_test_of_each_request_ends_at_the_first_that_fails() {
     let ran = world.run(&["submit", "plan.toml", "--smoke", "all"]);
     assert!(ran.err.contains("write the number of a trial, or `each`"), "{}", ran.err);
 }
+
+#[test]
+fn a_launcher_that_fails_before_its_ranks_begin_is_the_reason() {
+    let world = World::new();
+    let plan = shell("exit 0", "[metrics]\nsync = \"mpi\"\n[resources]\nranks = 2\n");
+    for (end, expected) in [
+        ("exit 3", "`mpirun` exited with code 3 before the trial began"),
+        ("kill -SEGV $$", "`mpirun` was ended by signal 11 (SIGSEGV) before the trial began"),
+    ] {
+        world.program("mpirun", &format!("#!/bin/sh\necho launched >>launches\n{end}\n"));
+        let ran = world.local(&plan, &[]);
+        let line = ran.err.lines().find(|line| line.starts_with("[1/1]")).unwrap_or_default();
+        assert!(line.starts_with("[1/1] trial 0 interrupted in "), "{}", ran.whole());
+        assert!(line.ends_with(&format!(": {expected}")), "{line}");
+        assert_eq!(ran.code, 1);
+    }
+}

@@ -8,7 +8,8 @@ use serde_json::json;
 use crate::pbs_server::Pbs;
 use crate::world::{World, timeless};
 
-/// Chains of two, of which the second trial goes on with what the first one saved; `a = 9` fails.
+/// Chains of two, of which the second trial goes on with what the first one saved; `a = 9` fails. A sample of a GPU is among the
+/// metrics.
 const PLAN: &str = "version = 1\n[sweep]\nname = \"s\"\nseed = 5\n[run]\n\
     command = [\"./job.sh\", \"{{ a }}\", \"{{ sweep.seed }}\", \"{{ trial.id }}\"]\n\
     setup = [\"export SET=up\"]\n[resources]\nwalltime = \"1m\"\n[snapshot]\npaths = [\"job.sh\"]\n\
@@ -18,6 +19,7 @@ const JOB: &str = "#!/bin/sh\n[ \"$SET\" = up ] || exit 8\n[ $1 != 9 ] || exit 3
     before=0; [ -z \"$HPCSWEEP_PREVIOUS_WORK_DIR\" ] || before=$(cat $HPCSWEEP_PREVIOUS_WORK_DIR/x)\n\
     noise=$(cat $NOISE 2>/dev/null || echo 0)\necho $1 >$HPCSWEEP_WORK_DIR/x\n\
     echo \"{\\\"loss\\\": $((1$1 + before + noise)).5, \\\"seed\\\": $2, \\\"id\\\": $3}\" >>$HPCSWEEP_METRICS\n\
+    echo \"{\\\"gpu.0.power_w\\\": $((70 + noise))}\" >>$HPCSWEEP_METRICS\n\
     echo '{\"kind\": \"text\"}' >$HPCSWEEP_RESULT\n";
 
 fn prepare(world: &World) {

@@ -48,39 +48,67 @@ pub(super) fn csv_row<'a, W: Write>(
     cells: impl Iterator<Item = Shown<'a>>,
     safe: bool,
 ) -> Result<()> {
-    for Shown { text, is_text } in cells {
-        if safe && is_text && text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+    // One buffer for all cells: a table has millions of them.
+    let mut buffer = String::new();
+    for shown in cells {
+        let text = shown.text_in(&mut buffer);
+        if safe && shown.is_text() && text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
             csv.write_field(format!("'{text}"))?;
         } else {
-            csv.write_field(&*text)?;
+            csv.write_field(text)?;
         }
     }
     Ok(csv.write_record(None::<&[u8]>)?)
 }
 
 /// A cell as text forms have it.
+#[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
-    pub(super) text: Cow<'a, str>,
-    /// Whether it stands for nothing but a text.
-    is_text: bool,
+    cell: Cell<'a>,
+    /// Whether it is a time: written as RFC 3339.
+    is_time: bool,
 }
 
 impl<'a> Shown<'a> {
     /// A text.
     pub(super) fn text(text: &'a str) -> Self {
-        Self { text: Cow::Borrowed(text), is_text: true }
+        Self { cell: Cell::Text(text), is_time: false }
     }
 
-    /// A cell of a column: a time as RFC 3339.
+    /// A cell of a column.
     pub(super) fn of(column: &Column, cell: Cell<'a>) -> Self {
-        match time(column, cell) {
-            Some(time) => Self { text: Cow::Owned(time), is_text: true },
-            // Infinity and what is not a number are texts in JSON.
-            None => Self {
-                text: cell.text(),
-                is_text: cell.as_str().is_some() && cell.number().is_none(),
-            },
+        Self { cell, is_time: column.kind == Kind::Time && cell.as_f64().is_some() }
+    }
+
+    /// Its text; `buffer` holds the text of what is none.
+    fn text_in<'b>(self, buffer: &'b mut String) -> &'b str
+    where
+        'a: 'b,
+    {
+        buffer.clear();
+        match self.cell {
+            Cell::Text(text) => return text,
+            cell if self.is_time => buffer.extend(cell.as_f64().map(clock::utc)),
+            cell => cell.write_in(buffer),
         }
+        buffer
+    }
+
+    /// Its text.
+    pub(super) fn into_text(self) -> String {
+        let mut buffer = String::new();
+        match self.cell {
+            Cell::Text(text) => text.to_owned(),
+            _ => {
+                self.text_in(&mut buffer);
+                buffer
+            }
+        }
+    }
+
+    /// Whether it stands for nothing but a text: infinity and what is not a number are texts in JSON.
+    fn is_text(self) -> bool {
+        self.is_time || (self.cell.as_str().is_some() && self.cell.number().is_none())
     }
 }
 

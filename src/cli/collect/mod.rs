@@ -285,7 +285,7 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
     let columns = &sheet.columns;
     let texts = |row: &Line<'_>| -> Vec<String> {
         let cells = columns.iter().enumerate();
-        cells.map(|(c, column)| Shown::of(column, row.get(c)).text.into_owned()).collect()
+        cells.map(|(c, column)| Shown::of(column, row.get(c)).into_text()).collect()
     };
     let rows;
     match format {

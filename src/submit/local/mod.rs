@@ -6,6 +6,7 @@ pub(super) mod repeats;
 mod starter;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -125,6 +126,20 @@ struct RunningTrial {
     since: Instant,
     /// The same in Unix seconds: its walltime holds for all launches together.
     began: f64,
+}
+
+impl RunningTrial {
+    /// Why nothing of the trial was recorded, by what started its ranks: an `mpirun` that fails, or a worker that was killed.
+    fn why_unbegun(&mut self) -> Option<String> {
+        let ends = self.workers.iter_mut().filter_map(|worker| worker.try_wait().ok().flatten());
+        let end = ends.into_iter().find(|end| !end.success())?;
+        let who = if self.by_mpirun { "`mpirun`" } else { "its worker" };
+        let how = match end.signal() {
+            Some(number) => format!("was ended by {}", records::signal_text(number)),
+            None => format!("exited with code {}", process::code_of(end)),
+        };
+        Some(format!("{who} {how} before the trial began"))
+    }
 }
 
 /// Runs what of a plan has no result yet.
@@ -554,7 +569,7 @@ impl Executor<'_> {
                 i += 1;
                 continue;
             }
-            let was = self.running.swap_remove(i);
+            let mut was = self.running.swap_remove(i);
             self.devices.give_back(&was.devices)?;
             if self.repeat(&was, &record, tell)? {
                 continue;
@@ -567,7 +582,11 @@ impl Executor<'_> {
             tell(News::Ended {
                 row,
                 outcome,
-                reason: attempt.map(records::Attempt::why).unwrap_or_default(),
+                reason: match attempt {
+                    Some(attempt) => attempt.why(),
+                    None if self.interrupted => String::new(),
+                    None => was.why_unbegun().unwrap_or_default(),
+                },
                 duration_s: end.map_or_else(|| was.since.elapsed().as_secs_f64(), |e| e.duration_s),
             });
             let chain = &mut self.chains[was.chain];

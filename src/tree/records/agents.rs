@@ -68,22 +68,24 @@ impl Agents<'_> {
         all.keys().for_each(|trial| files.count(*trial));
         bundles.iter().flat_map(|bundle| &bundle.trials).for_each(|trial| files.count(*trial));
         for bundle in bundles {
-            let (opened, fresh) = bundle.open(self.tree, &ledger, self.index)?;
-            let entries: Vec<Entry<'_>> = opened.entries().collect();
+            let (opened, mut fresh) = bundle.open(self.tree, &ledger, self.index)?;
             let piece = |taker: &T, entries: &[Entry<'_>]| {
                 let (part, taken) = self.piece(&opened, entries, &files);
                 (part, make(taker, taken))
             };
-            for some in entries.chunks(PIECE * threads::cores() * 2) {
-                let own = &*taker;
-                let pieces: Vec<(Part, P)> = threads::in_parallel(|| {
-                    some.par_chunks(PIECE).map(|entries| piece(own, entries)).collect()
-                });
-                for (part, made) in pieces {
-                    part.added_to(all);
-                    take(taker, made);
+            let unread = opened.each(self.tree, &ledger, |entries| {
+                for some in entries.chunks(PIECE * threads::cores() * 2) {
+                    let own = &*taker;
+                    let pieces: Vec<(Part, P)> = threads::in_parallel(|| {
+                        some.par_chunks(PIECE).map(|entries| piece(own, entries)).collect()
+                    });
+                    for (part, made) in pieces {
+                        part.added_to(all);
+                        take(taker, made);
+                    }
                 }
-            }
+            })?;
+            fresh.extend(unread);
             let (part, taken) = self.fresh(fresh, &files);
             let made = make(&*taker, taken);
             part.added_to(all);

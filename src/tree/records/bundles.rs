@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Seek, SeekFrom};
-use std::ops::Range;
 
 use anyhow::Result;
 use rayon::prelude::*;
 
 use super::assemble::Records;
 use super::index::{self, Entry, Index};
-use super::{In, Origin, Out, Outcome, Record, Source, Start, Who};
+use super::kept::{self, Entries, Head, Kept};
+use super::{Origin, Outcome, Record, Source, Start};
 use crate::host::{disk, threads};
 use crate::tree::damage::{Damage, Writer};
 use crate::tree::ledger::{Gone, Ledger};
@@ -58,55 +58,14 @@ pub(in crate::tree) fn of_bundles(
 /// A bundle is written to the index again when its new lines are one in so many bytes.
 const SHARE: u64 = 8;
 
-/// What the index has of a bundle.
-struct Kept {
-    bytes: Vec<u8>,
-    entries: Range<usize>,
-    /// Bytes of the lines that were read.
-    length: u64,
-    /// When the file was changed last, before it was read.
-    changed: f64,
-    /// The checksum of its last bytes.
-    tail: u32,
-    sequence: [u64; 5],
-    who: Who,
-    fence: Option<u64>,
-    /// What the ledger had decided about its trials.
-    contests: u64,
-}
-
-impl Kept {
-    fn read(index: &Index, agent: &str) -> Option<Self> {
-        let (bytes, body) = index.of_bundle(agent)?;
-        let end = body.end;
-        let mut from = In(&bytes[body]);
-        let (length, changed, tail) = (from.number()?, from.float()?, from.short()?);
-        let sequence = from.list(In::number)?.try_into().ok()?;
-        let who = serde_json::from_str(from.str()?).ok()?;
-        let fence = if from.flag()? { Some(from.number()?) } else { None };
-        let contests = from.number()?;
-        let entries = end - from.0.len()..end;
-        Some(Self { bytes, entries, length, changed, tail, sequence, who, fence, contests })
-    }
-
-    /// In the order of trials.
-    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let mut from = In(&self.bytes[self.entries.clone()]);
-        std::iter::from_fn(move || index::entry(&mut from))
-    }
-
-    fn checksum(&self) -> Option<u32> {
-        self.bytes.last_chunk().map(|crc| u32::from_le_bytes(*crc))
-    }
-
-    /// Whether what the ledger says now would have made the same of its lines.
-    fn is_by(&self, ledger: &Ledger, fence: Option<u64>) -> bool {
-        let is_fence = self.fence == fence
-            || (self.fence.is_none() && fence.is_some_and(|fence| fence >= self.length));
-        let trials = || self.entries().map(|entry| entry.trial).collect::<Vec<_>>();
-        let trials = if ledger.contests.is_empty() { Vec::new() } else { trials() };
-        is_fence && self.contests == contests(ledger, &trials)
-    }
+/// Whether what the ledger says now would have made the same of the lines of a bundle as the index has.
+fn is_by(kept: &Kept, ledger: &Ledger, fence: Option<u64>) -> bool {
+    let known = kept.head.fence;
+    let is_fence =
+        known == fence || (known.is_none() && fence.is_some_and(|fence| fence >= kept.head.length));
+    let trials: Vec<u64> =
+        if ledger.contests.is_empty() { Vec::new() } else { kept.trials().collect() };
+    is_fence && kept.head.contests == contests(ledger, &trials)
 }
 
 /// A number that changes with what the ledger has decided about these trials, which are in order.
@@ -121,22 +80,18 @@ fn contests(ledger: &Ledger, trials: &[u64]) -> u64 {
 
 /// What the index has, and what was read behind it.
 struct Lines<'a> {
-    old: Vec<Entry<'a>>,
+    old: Option<&'a Kept>,
     fresh: HashMap<u64, Record>,
 }
 
 impl Records for Lines<'_> {
     fn of(&mut self, trial: u64) -> &mut Record {
-        let old = &self.old;
-        let known = || {
-            let at = old.binary_search_by_key(&trial, |entry| entry.trial).ok()?;
-            Some(Record { note: None, ..old[at].record()? })
-        };
+        let known = || Some(Record { note: None, ..self.old?.record(trial)? });
         self.fresh.entry(trial).or_insert_with(|| known().unwrap_or_default())
     }
 
     fn known(&mut self, trial: u64) -> Option<&mut Record> {
-        let is_old = || self.old.binary_search_by_key(&trial, |entry| entry.trial).is_ok();
+        let is_old = || self.old.is_some_and(|old| old.has(trial));
         (self.fresh.contains_key(&trial) || is_old()).then(|| self.of(trial))
     }
 }
@@ -172,22 +127,22 @@ impl Bundle {
         let (mut file, (size, changed)) = disk::open_stamped(&path)?;
         let index = index.filter(|index| index.is_for_bundle(size));
         let kept = index.and_then(|index| Kept::read(index, agent)).filter(|kept| {
-            let is_same = size == kept.length && changed.to_bits() == kept.changed.to_bits();
+            let head = &kept.head;
+            let is_same = size == head.length && changed.to_bits() == head.changed.to_bits();
             let is_longer = || {
-                let may_be = !index.is_some_and(Index::looks_for_damage) && size >= kept.length;
-                may_be && disk::checksum_before(&file, kept.length) == Some(kept.tail)
+                let may_be = !index.is_some_and(Index::looks_for_damage) && size >= head.length;
+                may_be && disk::checksum_before(&file, head.length) == Some(head.tail)
             };
-            (is_same || is_longer()) && kept.is_by(ledger, fence)
+            (is_same || is_longer()) && is_by(kept, ledger, fence)
         });
         let mut source = Source::agent(agent, ledger);
-        let (mut sequence, mut length, mut old) = (Sequence::default(), 0, Vec::new());
-        if let Some(kept) = &kept {
-            source = Source::Agent { name: agent, who: kept.who.clone(), ledger };
-            (sequence, length) = (Sequence::of(kept.sequence), kept.length);
-            old.extend(kept.entries().filter(|_| size > length));
+        let (mut sequence, mut length) = (Sequence::default(), 0);
+        if let Some(Kept { head, .. }) = &kept {
+            source = Source::Agent { name: agent, who: head.who.clone(), ledger };
+            (sequence, length) = (Sequence::of(head.sequence), head.length);
         }
         let from = length;
-        let mut lines = Lines { old, fresh: HashMap::new() };
+        let mut lines = Lines { old: kept.as_ref(), fresh: HashMap::new() };
         let fault = |e| disk::fault("read", &path, &e);
         file.seek(SeekFrom::Start(from)).map_err(fault)?;
         let unended = line::each(&file, |Spot { at, len }, line| {
@@ -208,11 +163,15 @@ impl Bundle {
         lose(ledger, agent, &mut fresh);
         let noter = index.and_then(|index| index.noter);
         if let Some(noter) = noter {
-            let unnoted = kept.iter().flat_map(Kept::entries).filter(|e| e.note.is_none());
-            for entry in
-                unnoted.filter(|entry| !fresh.contains_key(&entry.trial)).collect::<Vec<_>>()
-            {
-                fresh.extend(entry.record().filter(index::has_ended).map(|r| (entry.trial, r)));
+            if let Some(kept) = kept.as_ref().filter(|kept| !kept.is_noted) {
+                // What cannot be read stays without a note: readers then look at its lines.
+                let _ = kept.each(|entry| {
+                    if entry.note.is_none() && !fresh.contains_key(&entry.trial) {
+                        let record = entry.record().filter(index::has_ended);
+                        fresh.extend(record.map(|record| (entry.trial, record)));
+                    }
+                    Ok(())
+                });
             }
             for record in fresh.values_mut().filter(|record| index::has_ended(record)) {
                 record.note = noter(Origin::Bundle(tree, &file), record).map(Vec::into);
@@ -221,7 +180,7 @@ impl Bundle {
         let trials = merged(kept.as_ref(), &fresh);
         let mut all = Self {
             agent: agent.to_owned(),
-            kept: kept.as_ref().and_then(Kept::checksum),
+            kept: kept.as_ref().map(|kept| kept.checksum),
             is_gone: gone.is_some(),
             trials,
             fresh,
@@ -229,15 +188,13 @@ impl Bundle {
         let is_new = kept.as_ref().is_none_or(|kept| {
             let many = all.fresh.len() as u64 * SHARE >= all.trials.len() as u64;
             !all.fresh.is_empty()
-                && (all.is_gone || many || (length - kept.length) * SHARE >= length)
+                && (all.is_gone || many || (length - kept.head.length) * SHARE >= length)
         });
         if let Some(index) = index.filter(|index| is_new && index.may_grow() && length <= size)
             && let Source::Agent { who, .. } = source
             && let Some(tail) = disk::checksum_before(&file, length)
         {
-            let head = Kept {
-                bytes: Vec::new(),
-                entries: 0..0,
+            let head = Head {
                 length,
                 changed,
                 tail,
@@ -252,29 +209,12 @@ impl Bundle {
     }
 
     /// Writes the index of the bundle, `head` with the entries of `old` and with what is new.
-    fn keep(&mut self, index: &Index, head: &Kept, old: Option<&Kept>) {
-        let mut body = Vec::new();
-        let mut out = Out(&mut body);
-        out.number(head.length);
-        out.float(head.changed);
-        out.number(head.tail.into());
-        out.number(head.sequence.len() as u64);
-        head.sequence.iter().for_each(|number| out.number(*number));
-        let Ok(who) = serde_json::to_string(&head.who) else { return };
-        out.text(&who);
-        out.byte(u8::from(head.fence.is_some()));
-        head.fence.iter().for_each(|fence| out.number(*fence));
-        out.number(head.contests);
-        let mut old = old.into_iter().flat_map(Kept::entries).peekable();
-        for trial in &self.trials {
-            let known = old.next_if(|entry| entry.trial == *trial);
-            match (self.fresh.get(trial), known) {
-                (Some(record), _) => body.extend(index::packed(*trial, &[], record)),
-                (None, Some(entry)) => body.extend(entry.bytes),
-                (None, None) => return,
-            }
-        }
-        if let Some(checksum) = index.write_bundle(&self.agent, &body) {
+    fn keep(&mut self, index: &Index, head: &Head, old: Option<&Kept>) {
+        let mut fresh: Vec<(u64, &Record)> =
+            self.fresh.iter().map(|(trial, record)| (*trial, record)).collect();
+        fresh.sort_unstable_by_key(|(trial, _)| *trial);
+        let written = index.write_bundle(&self.agent, |out| kept::write(out, head, old, &fresh));
+        if let Some(checksum) = written {
             self.fresh = HashMap::new();
             self.kept = Some(checksum);
         }
@@ -290,40 +230,75 @@ impl Bundle {
         ledger: &Ledger,
         index: Option<&Index>,
     ) -> Result<(Opened, Vec<(u64, Record)>)> {
-        let Self { agent, trials, mut fresh, kept: checksum, is_gone } = self;
-        let mut kept = None;
-        if checksum.is_some() {
-            let is_it = |kept: &Kept| kept.checksum() == checksum;
-            kept = index.and_then(|index| Kept::read(index, &agent)).filter(is_it);
-            // Another process has replaced it.
-            if kept.is_none() {
-                fresh = Self::read(tree, ledger, &agent, None)?.0.fresh;
-                fresh.retain(|trial, _| trials.binary_search(trial).is_ok());
-            }
+        let Self { agent, trials, mut fresh, kept, is_gone } = self;
+        let entries = kept.and_then(|checksum| Entries::open(index?, &agent, checksum));
+        // Another process has replaced it.
+        if kept.is_some() && entries.is_none() {
+            fresh = Self::read(tree, ledger, &agent, None)?.0.fresh;
+            fresh.retain(|trial, _| trials.binary_search(trial).is_ok());
         }
-        let mut fresh: Vec<(u64, Record)> = fresh.into_iter().collect();
-        fresh.sort_unstable_by_key(|(trial, _)| *trial);
-        if is_gone {
-            fresh.iter_mut().for_each(|(_, record)| orphan(record));
-        }
+        let fresh = in_order(fresh, is_gone);
         let known = fresh.iter().map(|(trial, _)| *trial).collect();
-        Ok((Opened { kept, known, is_gone }, fresh))
+        Ok((Opened { agent, trials, entries, known, is_gone }, fresh))
     }
+}
+
+/// Records in the order of trials; those of an agent that has gone are ended.
+fn in_order(records: HashMap<u64, Record>, is_gone: bool) -> Vec<(u64, Record)> {
+    let mut all: Vec<(u64, Record)> = records.into_iter().collect();
+    all.sort_unstable_by_key(|(trial, _)| *trial);
+    if is_gone {
+        all.iter_mut().for_each(|(_, record)| orphan(record));
+    }
+    all
 }
 
 /// What the index has of a bundle.
 pub(super) struct Opened {
-    kept: Option<Kept>,
+    agent: String,
+    /// The trials of the bundle, in order.
+    trials: Vec<u64>,
+    entries: Option<Entries>,
     /// Trials whose entries are old, in order.
     known: Vec<u64>,
     is_gone: bool,
 }
 
 impl Opened {
-    /// Its entries, without those that are old.
-    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let all = self.kept.iter().flat_map(Kept::entries);
-        all.filter(|entry| self.known.binary_search(&entry.trial).is_err())
+    /// Calls `with` for some of its entries after the others, without those that are old. Returns the records of those that could
+    /// not be read: from the bundle itself.
+    ///
+    /// # Errors
+    /// When the bundle has to be read again, and cannot be.
+    pub(super) fn each(
+        &self,
+        tree: &Tree,
+        ledger: &Ledger,
+        mut with: impl FnMut(&[Entry<'_>]),
+    ) -> Result<Vec<(u64, Record)>> {
+        let (mut given, mut pieces) = (None, self.entries.as_ref().map(Entries::pieces));
+        while let Some(pieces) = &mut pieces {
+            match pieces.next() {
+                Ok(Some(piece)) => {
+                    let is_new =
+                        |entry: &Entry<'_>| self.known.binary_search(&entry.trial).is_err();
+                    let all: Vec<Entry<'_>> = kept::entries(piece).filter(is_new).collect();
+                    with(&all);
+                    given = all.last().map(|entry| entry.trial).or(given);
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    let mut rest = Bundle::read(tree, ledger, &self.agent, None)?.0.fresh;
+                    rest.retain(|trial, _| {
+                        let is_new = self.known.binary_search(trial).is_err();
+                        let is_its = is_new && self.trials.binary_search(trial).is_ok();
+                        is_its && given.is_none_or(|given| *trial > given)
+                    });
+                    return Ok(in_order(rest, self.is_gone));
+                }
+            }
+        }
+        Ok(Vec::new())
     }
 
     /// The record of an entry.
@@ -357,7 +332,7 @@ fn end_damage(
 /// The trials of both, in order.
 fn merged(kept: Option<&Kept>, fresh: &HashMap<u64, Record>) -> Vec<u64> {
     let mut trials: Vec<u64> = fresh.keys().copied().collect();
-    trials.extend(kept.into_iter().flat_map(Kept::entries).map(|entry| entry.trial));
+    trials.extend(kept.into_iter().flat_map(Kept::trials));
     trials.sort_unstable();
     trials.dedup();
     trials

@@ -8,13 +8,14 @@
 //! the index that cannot be believed counts as none.
 
 use std::borrow::Cow;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::packed::{self, In, Out};
 use super::{ByTrial, Origin, Outcome, Record};
-use crate::host::derived::Owner;
+use crate::host::derived::{Owner, Parts};
 use crate::host::{clock, disk};
 use crate::tree::Tree;
 
@@ -172,26 +173,37 @@ impl Index {
         is_it.then_some((bytes, range, written))
     }
 
-    /// As [`Index::file`], of the bundle of an agent; without when it was written.
-    pub(super) fn of_bundle(&self, agent: &str) -> Option<(Vec<u8>, Range<usize>)> {
-        self.file(&bundle(agent)).map(|(bytes, range, _)| (bytes, range))
+    /// The file of the bundle of an agent.
+    pub(super) fn open_bundle(&self, agent: &str) -> Option<Parts> {
+        self.owner.open(&self.dir.join(bundle(agent)))
     }
 
-    /// Keeps what the lines of a bundle say; the checksum of its file, if there is one now.
-    pub(super) fn write_bundle(&self, agent: &str, body: &[u8]) -> Option<u32> {
-        let name = bundle(agent);
-        let mut bytes = self.head(&name);
-        bytes.extend(body);
-        let checksum = crc32fast::hash(&bytes);
-        bytes.extend(checksum.to_le_bytes());
-        if !self.may_grow() || bytes.len() as u64 > MOST {
+    /// The first bytes of that file.
+    pub(super) fn head_of_bundle(&self, agent: &str) -> Vec<u8> {
+        self.head(&bundle(agent))
+    }
+
+    /// Keeps what the lines of a bundle say, as `body` writes it; the checksum of its file, if there is one now.
+    pub(super) fn write_bundle(
+        &self,
+        agent: &str,
+        body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Option<u32> {
+        if !self.may_grow() {
             return None;
         }
-        let is_written = self.owner.write(&self.dir.join(name), &bytes).is_ok();
-        if !is_written {
+        let mut checksum = 0;
+        let written = self.owner.write_with(&self.dir.join(bundle(agent)), |file| {
+            let mut out = Summed { out: file, sum: crc32fast::Hasher::new() };
+            out.write_all(&self.head_of_bundle(agent))?;
+            body(&mut out)?;
+            checksum = out.sum.finalize();
+            file.write_all(&checksum.to_le_bytes())
+        });
+        if written.is_err() {
             self.is_refused.store(true, Ordering::Relaxed);
         }
-        is_written.then_some(checksum)
+        written.is_ok().then_some(checksum)
     }
 
     /// Whether it has bundles of so many bytes.
@@ -206,6 +218,24 @@ impl Index {
 
     fn head(&self, folder: &str) -> Vec<u8> {
         format!("{FORMAT} {} {folder}\n", self.token).into_bytes()
+    }
+}
+
+/// Writes, and makes the checksum of what it has written.
+struct Summed<'a> {
+    out: &'a mut dyn Write,
+    sum: crc32fast::Hasher,
+}
+
+impl Write for Summed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.sum.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

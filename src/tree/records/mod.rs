@@ -446,6 +446,7 @@ mod bundles;
 mod by_trial;
 mod event;
 pub(crate) mod index;
+mod kept;
 mod origin;
 mod packed;
 mod read;

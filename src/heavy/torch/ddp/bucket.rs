@@ -35,7 +35,9 @@ impl Bucket {
         let host = if device == Device::Cpu || reads_gpus {
             None
         } else {
-            Some(Tensor::f_zeros([len + marks], (plan.kind, Device::Cpu))?.f_pin_memory(device)?)
+            // `pin_memory` with a device, as tch calls it, writes a warning: PyTorch wants none there.
+            let host = Tensor::f_zeros([len + marks], (plan.kind, Device::Cpu))?;
+            Some(host.f_internal_pin_memory(device)?)
         };
         let view = |slot: &bucket::Slot| {
             flat.f_narrow(0, slot.offset as i64, slot.elements as i64)?

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::super::*;
 use super::rows;
-use crate::tree::ledger::{self, Entry};
+use crate::tree::ledger;
+use crate::tree::records::{self, index::Entry};
 use crate::tree::records::{Attempt, Decided, End, Event, Outcome, Start, Who};
 
 const AGENTS: [&str; 3] = ["n1-a", "n2-b", "n3-a"];
@@ -89,7 +90,7 @@ impl Sweep {
         self.append(agent, &event);
     }
 
-    fn claim(&mut self, entry: &Entry) {
+    fn claim(&mut self, entry: &ledger::Entry) {
         assert!(ledger::append(&self.tree, &mut self.ledger, entry, ledger::link).unwrap());
     }
 
@@ -244,21 +245,32 @@ fn act(sweep: &mut Sweep, step: &Step, check: Check) {
         }
         Step::Leave(agent) => {
             let size = sweep.size(agent);
-            sweep.claim(&Entry::Leave { agent: name(agent), nonce, reason: String::new(), size });
+            sweep.claim(&ledger::Entry::Leave {
+                agent: name(agent),
+                nonce,
+                reason: String::new(),
+                size,
+            });
         }
         Step::Fence(agent, less) => {
             let size = sweep.size(agent).saturating_sub(less);
             let (agent, by, units, unbegun) = (name(agent), "n9".to_owned(), vec![], vec![]);
-            sweep.claim(&Entry::Expire { agent, nonce, by, size, units, unbegun });
+            sweep.claim(&ledger::Entry::Expire { agent, nonce, by, size, units, unbegun });
         }
         Step::Copy(agent, of, trial) => {
             let (size, since) = (sweep.size(of), sweep.ledger.seq / 2);
             let (agent, of) = (name(agent), name(of));
-            sweep.claim(&Entry::Copy { agent, nonce, of, trial, size, since });
+            sweep.claim(&ledger::Entry::Copy { agent, nonce, of, trial, size, since });
         }
         Step::Won(agent, trial) => {
             let begun = sweep.ledger.seq;
-            sweep.claim(&Entry::Won { agent: name(agent), nonce, trial, attempt: 1, begun });
+            sweep.claim(&ledger::Entry::Won {
+                agent: name(agent),
+                nonce,
+                trial,
+                attempt: 1,
+                begun,
+            });
         }
         Step::Touch(agent) => sweep.changed(&sweep.path(agent)),
         Step::Torn(agent) if sweep.lines[agent] > 0 => {
@@ -348,4 +360,30 @@ fn lines_that_the_index_has_are_not_read_again() {
     // Who looks for damage finds it.
     let index = sweep.index(Check::Damage);
     assert_eq!(sweep.seen(Some(&index)), sweep.seen(None));
+}
+
+#[test]
+fn entries_that_cannot_be_read_any_more_come_from_the_bundle() {
+    let mut sweep = Sweep::new();
+    for trial in 0..40 {
+        [None, None, Some(Outcome::Done)].into_iter().for_each(|end| sweep.work(0, trial, end));
+    }
+    let index = sweep.index(Check::Changes);
+    drop(sweep.seen(Some(&index)));
+    let bundles = || records::bundles::all(&sweep.tree, &sweep.ledger, Some(&index)).unwrap();
+    let path = sweep.tree.dir().join("index/agents").join(AGENTS[0]);
+    let whole = fs::read(&path).unwrap();
+    // As an open file of a shared disk, which another host has replaced: it ends somewhere.
+    for end in (0..whole.len() as u64).step_by(100) {
+        let (bundle, _) = bundles().remove(0);
+        let (opened, fresh) = bundle.open(&sweep.tree, &sweep.ledger, Some(&index)).unwrap();
+        assert_eq!(fresh.len(), 0);
+        File::options().write(true).open(&path).unwrap().set_len(end).unwrap();
+        let mut trials = Vec::new();
+        let add = |all: &[Entry<'_>]| trials.extend(all.iter().map(|entry| entry.trial));
+        let rest = opened.each(&sweep.tree, &sweep.ledger, add).unwrap();
+        trials.extend(rest.iter().map(|(trial, _)| *trial));
+        assert_eq!(trials, (0..40).collect::<Vec<u64>>(), "{end}");
+        fs::write(&path, &whole).unwrap();
+    }
 }
