@@ -3,7 +3,7 @@
 //! What must be exclusive uses `O_CREAT|O_EXCL`, which is atomic on NFS (v3 and later) and Lustre;
 //! what must appear whole is written beside its place and renamed into it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -670,11 +670,15 @@ pub(crate) fn real(path: &Path) -> PathBuf {
 }
 
 /// Whether two paths name the same, also if they lead there through two mounts: then number and time of the last change agree.
+/// What changes between two looks is looked at again.
 pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
-    let what = |path: &Path| {
-        fs::metadata(path).ok().map(|about| (about.ino(), about.ctime(), about.ctime_nsec()))
-    };
-    real(a) == real(b) || what(a).is_some_and(|known| what(b) == Some(known))
+    let what = |path: &Path| fs::metadata(path).ok();
+    let time = |about: &Metadata| (about.ctime(), about.ctime_nsec());
+    let mut looks = (0..8).map_while(|_| {
+        let (a, b) = (what(a)?, what(b)?);
+        (a.ino() == b.ino()).then(|| time(&a) == time(&b))
+    });
+    real(a) == real(b) || looks.any(|is_same| is_same)
 }
 
 /// The path of this executable, symbolic links resolved, without the " (deleted)" that Linux adds

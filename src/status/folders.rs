@@ -16,14 +16,9 @@ use crate::tree::table::Row;
 use crate::tree::{Identity, Tree};
 
 use super::before_a_plan;
+use super::originals::is_original;
 use super::pilots::Pilots;
 use super::places::Places;
-
-/// Whether the sweep in a folder is another one with this identity: what lies in `tree` is a copy of it.
-pub(crate) fn is_original(dir: &Path, tree: &Tree, identity: &Identity) -> bool {
-    let is_its = |own: Option<Identity>| own.is_some_and(|own| own.token == identity.token);
-    !disk::is_same(dir, tree.dir()) && Tree::at(dir).identity().is_ok_and(is_its)
-}
 
 /// A folder that jobs of a sweep name, and that is not the sweep's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

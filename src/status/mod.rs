@@ -9,6 +9,7 @@ pub(crate) mod folders;
 pub(crate) mod gpus;
 pub(crate) mod hooks;
 mod job_log;
+pub(crate) mod originals;
 pub(crate) mod pilots;
 mod places;
 pub(crate) mod progress;
@@ -293,7 +294,12 @@ fn stand(
     let open: Vec<u64> =
         files.rows.iter().map(|row| row.id).filter(|id| known.is_meant(*id, about)).collect();
     let heard = files.ask(whom, &*scheduler, &open, &given, &feeders);
-    let pilots = pilots::read(&given, &*scheduler, &heard.elements, &files.ledger);
+    let all_pilots = pilots::read(&given, &*scheduler, &heard.elements, &files.ledger);
+    // Pilots and feeders of the original do nothing for a copy.
+    let originals = originals::of_originals(&tree, &files.journal)?;
+    let is_own = |array: u32| !originals.contains_key(&array);
+    let pilots: Vec<Pilots> =
+        all_pilots.iter().filter(|pilots| is_own(pilots.array)).cloned().collect();
     let about_copy = tree.copied()?;
     let own = (&files.ledger, &files.records);
     let agents = agents::Words::read(&tree, own, &pilots, about_copy.as_ref())?;
@@ -329,15 +335,18 @@ fn stand(
     let killed =
         job_log::Jobs { log: &log, waves, places, element: witness.element, is_of: &is_of };
     killed.explain(files.rows.iter().map(|row| row.id), &files.records, &mut standings);
-    let alive = feeder::alive(&feeders, &files.waves, &heard.elements);
+    let own_feeders: Vec<(u32, String)> =
+        feeders.iter().filter(|(array, _)| is_own(*array)).cloned().collect();
+    let alive = feeder::alive(&own_feeders, &files.waves, &heard.elements);
     // Where its scheduler is not, as on another cluster, the folder may have another name.
     let mut other_folders = Vec::new();
     if heard.is_sure {
         let others = OtherFolders::new(&tree, &identity, (&files.journal, places));
         others.explain(&files.rows, &files.records, &mut standings);
-        let is_alive = |job: &str| alive.iter().any(|(_, own)| *own == job);
+        let all_alive = feeder::alive(&feeders, &files.waves, &heard.elements);
+        let is_alive = |job: &str| all_alive.iter().any(|(_, own)| *own == job);
         let feeders = feeders.iter().filter(|(_, job)| is_alive(job));
-        other_folders = others.open(&files.rows, &standings, &pilots, feeders);
+        other_folders = others.open(&files.rows, &standings, &all_pilots, feeders);
     }
     let is_given = files.was_given() && !is_elsewhere;
     let left = if is_given { known.left(&files.rows, &standings) } else { 0 };

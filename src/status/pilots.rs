@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
+use super::originals::of_originals;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{self, Elements, Question, Scheduler, State as Word};
 use crate::tree::Tree;
@@ -109,7 +110,7 @@ fn has_left(ledger: &Ledger, element: &str) -> bool {
         && of_it().any(|agent| agent.leaving || matches!(agent.gone, Some(Gone::Left(_))))
 }
 
-/// Asks the scheduler for the pilots of a sweep; `None` if it does not answer. Without pilots it is not
+/// Asks the scheduler for the pilots of a sweep, without those of the original of which it is a copy; `None` if it does not answer. Without pilots it is not
 /// asked.
 ///
 /// # Errors
@@ -120,7 +121,9 @@ pub(crate) fn ask(
     ledger: &Ledger,
     calls: &mut Calls,
 ) -> Result<Option<Vec<Pilots>>> {
-    let given = given(waves::read(tree)?.iter(), journal);
+    let mut given = given(waves::read(tree)?.iter(), journal);
+    let originals = of_originals(tree, journal)?;
+    given.retain(|given| !originals.contains_key(&given.array));
     if given.is_empty() {
         return Ok(Some(Vec::new()));
     }

@@ -148,6 +148,7 @@ fn reader_beside(plan: &Path) -> impl Fn(&str) -> std::result::Result<String, Fa
         disk::read_named(&file).map_err(|e| {
             let why = disk::reason(&e);
             Fault::request(format!("cannot read `{}`: {why}", file.display()))
+                .hint("a relative path starts from the folder of the plan")
         })
     }
 }

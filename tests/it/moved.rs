@@ -306,3 +306,60 @@ fn another_way_to_the_same_folder_is_no_move() {
     assert!(ran.code == 1 && !ran.err.contains("from now on"), "{}", ran.whole());
     assert!(!world.read("a/results/s/trials/000000000000.json").contains("link"));
 }
+
+/// The feeder of the original submits nothing for its copy, which submits one itself.
+#[test]
+fn a_copy_has_a_feeder_of_its_own() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    pbs.set("max_queued", 3);
+    pbs.world.write("a/plan.toml", &shell("echo >>ran", "[grid]\na = [1, 2, 3, 4, 5]\n"));
+    pbs.world.run_in("a", &["submit", "plan.toml", "--pbs", "-q"]).ok();
+    pbs.world.call("cp", &["-a", "a", "c"]).ok();
+    let said = "\
+        the jobs of trials 0-1 and of the feeder (2.pbshead) belong to `$WORLD/a/results/s`, of which this is a copy: they \
+        write their results there\n\
+        hint: to run the same here too, give the plan another `[sweep] name`\n";
+    assert_eq!(
+        pbs.world.run_in("c", &["status"]).whole(),
+        format!(
+            "s: 5 trials in $WORLD/c/results/s\n  state    trials\n  queued        2\n  pending       3\nseen by: qstat\n{said}\
+             3 trials not submitted yet; to submit more: the same `hpcsweep submit`\nexit code 0\n"
+        )
+    );
+    pbs.set("max_queued", 5);
+    let ran = pbs.world.run_in("c", &["submit", "plan.toml", "--pbs"]).whole();
+    assert!(
+        ran.contains(
+            "2 trials follow when there is a place in the queue (job 4.pbshead submits them)"
+        ),
+        "{ran}"
+    );
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    let lines = |folder: &str| pbs.world.read(&format!("{folder}/ran")).lines().count();
+    assert_eq!((lines("a"), lines("c")), (5, 3));
+    let status = pbs.world.run_in("a", &["status"]).whole();
+    assert!(status.contains("\n  done        5\n"), "{status}");
+}
+
+/// Nor do its agents take trials of the copy.
+#[test]
+fn a_copy_has_agents_of_its_own() {
+    let mut pbs = pbs();
+    pbs.set("scheduling", false);
+    let plan = shell("echo >>ran", "[grid]\na = [1, 2]\n[pull]\nslots = 1\n");
+    pbs.world.write("a/plan.toml", &plan);
+    let submit = ["submit", "plan.toml", "--pbs", "--pull", "-q"];
+    pbs.world.run_in("a", &submit).ok();
+    pbs.world.call("cp", &["-a", "a", "c"]).ok();
+    let status = pbs.world.run_in("c", &["status"]).whole();
+    let said =
+        "the jobs of agents (0[].pbshead) belong to `$WORLD/a/results/s`, of which this is a copy";
+    assert!(status.contains(said) && status.contains("no agent is at work"), "{status}");
+    pbs.world.run_in("c", &submit).ok();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    let lines = |folder: &str| pbs.world.read(&format!("{folder}/ran")).lines().count();
+    assert_eq!((lines("a"), lines("c")), (2, 2));
+}

@@ -525,3 +525,17 @@ fn a_folder_whose_name_is_not_utf8_is_refused_and_nothing_is_made() {
     }
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
 }
+
+#[test]
+fn a_list_of_trials_that_is_not_there_is_named_with_its_place() {
+    let world = World::new();
+    world.write(
+        "plan.toml",
+        "version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = [\"true\"]\n[trials]\nfile = \"gone.json\"\n",
+    );
+    assert_eq!(
+        world.run(&["plan", "plan.toml"]).whole(),
+        "error: cannot read `gone.json`: no such file or directory\n  plan.toml:7: file = \"gone.json\"\n\
+         hint: a relative path starts from the folder of the plan\nexit code 2\n"
+    );
+}

@@ -227,7 +227,8 @@ error: an exclusion without conditions leaves out everything
   plan.toml:12: [[exclude]]
 hint: write what it leaves out, as in `width = 32`
 error: `when` fails: cannot compare `i64` with `string`
-  plan.toml:14: when = \"lr > 'a'\"",
+  plan.toml:14: when = \"lr > 'a'\"
+hint: it needs a value for each combination, as in `width != 0 and lr / width > 1`",
         );
         check_faults(
             "[defaults]\nlr = 1\n[[exclude]]\nlr = 1",

@@ -190,7 +190,9 @@ impl<'s> Maker<'s, '_, '_> {
                 Err(reason) => {
                     let at = rule.rule.when.as_ref().map_or(rule.rule.at, |when| when.at);
                     let sentence = format!("`when` fails: {reason}");
-                    self.tell(at, &sentence, |_| Fault::request(&sentence));
+                    let hint = "it needs a value for each combination, as in \
+                                `width != 0 and lr / width > 1`";
+                    self.tell(at, &sentence, |_| Fault::request(&sentence).hint(hint));
                 }
             }
         }

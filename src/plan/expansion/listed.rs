@@ -48,7 +48,11 @@ fn read(
         return None;
     };
     let name = reader.line_of_text(entry)?.to_owned();
-    let text = files(&name).map_err(|fault| reader.report(entry.at, fault)).ok()?;
+    let fault = |fault: Fault| {
+        let place = reader.place(entry.at);
+        reader.report(entry.at, fault.at(place));
+    };
+    let text = files(&name).map_err(fault).ok()?;
     let (objects, first) = match name.rsplit_once('.').map(|(_, ending)| ending) {
         Some("json") => json(&text).map(|rows| (rows, 1)),
         Some("csv") => csv(&text).map(|rows| (rows, 2)),

@@ -75,8 +75,9 @@ pub(crate) fn read(
         return None;
     }
     if let Some(bind) = own.binds.iter().find(|bind| !bind.starts_with('/')) {
+        let place = find(&written, "binds").map_or(entry.at, |binds| binds.at);
         let sentence = format!("`{bind}` is not an absolute path");
-        reader.wrong(entry.at, sentence, "write `\"/scratch/data\"`, or `\"/scratch/data:/data\"`");
+        reader.wrong(place, sentence, "write `\"/scratch/data\"`, or `\"/scratch/data:/data\"`");
     }
     Some(own)
 }
@@ -89,12 +90,12 @@ mod tests {
     fn what_cannot_be_a_container_is_refused() {
         check_faults(
             "[container]\nimage = \"a.sif\"\nruntime = \"docker\"\nbinds = [\"data\"]",
-            "`data` is not an absolute path
-  plan.toml:4: [container]
-hint: write `\"/scratch/data\"`, or `\"/scratch/data:/data\"`
-error: `runtime` has no setting `docker`
+            "`runtime` has no setting `docker`
   plan.toml:6: runtime = \"docker\"
-hint: write one of `apptainer`, `podman`, `charliecloud` and `enroot`",
+hint: write one of `apptainer`, `podman`, `charliecloud` and `enroot`
+error: `data` is not an absolute path
+  plan.toml:7: binds = [\"data\"]
+hint: write `\"/scratch/data\"`, or `\"/scratch/data:/data\"`",
         );
         check_faults(
             "[metrics]\nsync = \"mpi\"\n[container]\nimage = \"a\"\nruntime = \"podman\"",

@@ -10,15 +10,16 @@ use crate::plan::Resources;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{Charged, Question, Room, Scheduler, State};
 use crate::site::{SchedulerKind, Site};
+use crate::status::originals::of_originals;
 use crate::status::{feeder, hooks};
 use crate::submit::Source;
 use crate::submit::arrays::batch::{ArrayOptions, Submission};
 use crate::submit::arrays::wave::Waves;
-use crate::tree::FORMAT;
 use crate::tree::journal::Journal;
 use crate::tree::records::{self, Record};
 use crate::tree::table;
 use crate::tree::waves::{self, Array, Feeder, Repeat, Wave};
+use crate::tree::{FORMAT, Tree};
 use crate::words::count;
 
 impl Waves {
@@ -197,7 +198,7 @@ impl Submission<'_> {
         (fed, awaited): (Option<bool>, (Vec<u32>, bool)),
         tell: &mut impl FnMut(&str),
     ) -> Result<Option<String>> {
-        let known = (&*waves, &self.journal);
+        let known = (&self.tree, &*waves, &self.journal);
         let ask = |calls| is_fed(&*self.scheduler, calls, known, options);
         if fed.map_or_else(|| ask(&mut self.calls), Ok)? {
             return Ok(None);
@@ -277,12 +278,14 @@ pub(crate) fn room(
 pub(crate) fn is_fed(
     scheduler: &dyn Scheduler,
     calls: &mut Calls,
-    (waves, journal): (&Waves, &Journal),
+    (tree, waves, journal): (&Tree, &Waves, &Journal),
     options: &ArrayOptions,
 ) -> Result<bool> {
     let serves = |own: &Feeder| options.retry.is_left_to(own);
     let mut jobs = feeder::jobs(waves.all.iter(), journal, serves);
-    jobs.retain(|(array, _)| Some(*array) != options.feeder);
+    // The feeder of an original submits nothing for its copy.
+    let originals = of_originals(tree, journal)?;
+    jobs.retain(|(array, _)| Some(*array) != options.feeder && !originals.contains_key(array));
     if jobs.is_empty() {
         return Ok(false);
     }

@@ -49,12 +49,13 @@ struct Queue {
 /// Asks for the places of the queue, where the sweep needs so many, and for a feeder where that matters.
 fn queue(
     (scheduler, calls): (&dyn Scheduler, &mut Calls),
-    known: (&Waves, &Journal),
+    (tree, waves, journal): (&Tree, &Waves, &Journal),
     source: &Source,
     site: &Site,
     options: &ArrayOptions,
     elements: u64,
 ) -> Result<Queue> {
+    let known = (waves, journal);
     let room = feeder::room(scheduler, calls, known, feeder::charged(source, site), elements)?;
     let auto = source.plan.is_looked_after() || source.plan.learns();
     let is_short = room.as_ref().is_some_and(|room| elements + u64::from(auto) > room.free());
@@ -62,7 +63,7 @@ fn queue(
         (false, false) => None,
         // Another feeder does not know what is to run again.
         (true, _) if options.retry.is_wanted() => Some(false),
-        _ => Some(feeder::is_fed(scheduler, calls, known, options)?),
+        _ => Some(feeder::is_fed(scheduler, calls, (tree, waves, journal), options)?),
     };
     Ok(Queue { room, fed })
 }
@@ -167,7 +168,7 @@ impl Submission<'_> {
         options.retry.keep(&mut todo, &failures.due);
         let pack = source.plan.schedule.pack.map_or(1, u64::from);
         let elements = (todo.len() as u64 + diff.added()).div_ceil(pack);
-        let known = (&*all, &self.journal);
+        let known = (&self.tree, &*all, &self.journal);
         let asked = (&*self.scheduler, &mut self.calls);
         let Queue { room, fed } = queue(asked, known, source, site, options, elements)?;
         let auto = source.plan.is_looked_after();

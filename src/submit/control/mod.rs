@@ -18,7 +18,7 @@ use crate::scheduler::order::{self, Order};
 use crate::scheduler::{self, Scheduler, State};
 use crate::site::Site;
 use crate::standing::State as Standing;
-use crate::status::folders::is_original;
+use crate::status::originals::{is_original, of_originals};
 use crate::status::{self, Status};
 use crate::submit::arrays::feeder;
 use crate::submit::arrays::reconcile::settle_all;
@@ -200,11 +200,7 @@ impl<'a> Sweep<'a> {
         let status = status::of_all(tree.clone(), identity.clone(), site, environment)?;
         let over = if order == Order::Cancel { over(&status, &places) } else { BTreeSet::new() };
         let scheduler = scheduler::of_sweep(&journal);
-        let own = |array: &u32| Some((*array, journal.dir_of(*array)?.to_owned()));
-        let mut originals: BTreeMap<u32, PathBuf> = journal.arrays.keys().filter_map(own).collect();
-        let dirs: BTreeSet<PathBuf> = originals.values().cloned().collect();
-        let dirs: Vec<_> = dirs.iter().filter(|dir| is_original(dir, tree, identity)).collect();
-        originals.retain(|_, dir| dirs.contains(&&*dir));
+        let originals = of_originals(tree, &journal)?;
         Ok(Self { tree, order, scheduler, journal, waves, places, originals, status, over })
     }
 
