@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{curve, leaves};
 use crate::fault::Fault;
-use crate::host::disk;
+use crate::host::{disk, named};
 use crate::plan::value::json_float;
 use crate::standing::{Standing, State};
 use crate::status::Status;
@@ -38,7 +38,7 @@ pub(crate) fn write(sweeps: &[Status], dir: &Path) -> Result<usize> {
     let before = List::read(dir)?;
     let runs = runs(sweeps);
     let now = List { runs: runs.iter().map(|run| run.name.clone()).collect() };
-    disk::make_dir(dir)?;
+    named::make_dir(dir, dir)?;
     // Whatever may be there after a kill is in the list.
     List { runs: before.runs.union(&now.runs).cloned().collect() }.write(dir)?;
     let parameters = Parameters::of(&runs);

@@ -317,8 +317,16 @@ fn stamp_of(about: &fs::Metadata) -> (u64, f64) {
 /// # Errors
 /// When one of them cannot be made.
 pub fn make_dir(path: &Path) -> Result<()> {
+    make_dir_for(path, path)
+}
+
+/// As [`make_dir`], for a folder that will be called `later`.
+///
+/// # Errors
+/// As [`make_dir`], with that name.
+pub(crate) fn make_dir_for(path: &Path, later: &Path) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(access::folder_mode()).create(path);
-    made.map_err(|e| fault("make the folder", path, &e).into())
+    made.map_err(|e| fault("make the folder", later, &e).into())
 }
 
 /// Makes a folder and its parents, for this user alone.

@@ -34,6 +34,24 @@ pub(crate) fn write(
     })
 }
 
+/// Makes a folder that a person has named: `path`, which will be called `later`.
+///
+/// # Errors
+/// When one of its parents or the folder itself cannot be made.
+pub(crate) fn make_dir(path: &Path, later: &Path) -> Result<()> {
+    disk::make_dir_for(path, later).map_err(|error| match error.downcast::<Fault>() {
+        Ok(fault) if helps_another_name(&fault) => {
+            fault.hint("name a folder in one that you may write to").into()
+        }
+        Ok(fault) => fault.into(),
+        Err(error) => error,
+    })
+}
+
+fn helps_another_name(fault: &Fault) -> bool {
+    fault.hint.is_some() && !matches!(fault.cause, Some(Cause::DiskFull | Cause::Quota))
+}
+
 /// A fault about a file that a person has named: what helps is another name.
 fn advised(fault: Fault, path: &Path) -> Fault {
     let absolute = disk::absolute(path);
@@ -41,9 +59,7 @@ fn advised(fault: Fault, path: &Path) -> Fault {
         Some(folder) if !folder.exists() => {
             fault.hint(format!("there is no folder `{}`: make it first", folder.display()))
         }
-        _ if fault.hint.is_some()
-            && !matches!(fault.cause, Some(Cause::DiskFull | Cause::Quota)) =>
-        {
+        _ if helps_another_name(&fault) => {
             fault.hint("name a file in a folder that you may write to")
         }
         _ => fault,

@@ -145,7 +145,9 @@ impl<'a> OtherFolders<'a> {
             let is_its = |record: &Record| {
                 record.attempts.iter().any(|a| job.is_some_and(|job| a.is_of_job(job)))
             };
-            if standing.state == State::Skipped || records.get(&row.id).is_some_and(is_its) {
+            // Somebody has cancelled it, or the trial before it has not succeeded: that is why.
+            let has_reason = matches!(standing.state, State::Skipped | State::Cancelled);
+            if has_reason || records.get(&row.id).is_some_and(is_its) {
                 continue;
             }
             let dir = dir.display();

@@ -374,3 +374,20 @@ fn agents_of_a_group_share_a_sweep_and_each_member_can_hold_it() {
     let other = NOBODY.to_string();
     assert_eq!(world.column("result"), ["0", &other, &other, &other]);
 }
+
+#[test]
+fn a_folder_that_cannot_be_made_asks_for_another_name() {
+    let world = World::new();
+    world.local(&shell("true", ""), &[]).ok();
+    for args in
+        [["collect", "results/s", "--tensorboard", "new"], ["merge", "results/s", "-o", "new"]]
+    {
+        let Some(ran) = world.run_as(NOBODY, &args) else { return };
+        let whole = ran.whole().replace("$WORLD/", "");
+        assert_eq!(
+            whole,
+            "error: cannot make the folder `new`: permission denied\n\
+             hint: name a folder in one that you may write to\nexit code 4\n"
+        );
+    }
+}

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::local::shell;
 use crate::pbs_once::pbs;
-use crate::world::World;
+use crate::world::{World, wait_until};
 
 /// A project in `a`, whose program fails; the failure says where it ran.
 fn project() -> World {
@@ -159,6 +159,8 @@ fn jobs_that_wait_while_the_project_is_moved_are_named_with_a_way_out() {
     fs::remove_file(pbs.world.path("a")).unwrap();
     pbs.world.run_in("b", &["cancel", "results/s", "0-1"]).ok();
     pbs.wait_idle();
+    let status = pbs.world.run_in("b", &["status"]).whole();
+    assert!(status.contains("cancelled") && !status.contains("no longer is"), "{status}");
     pbs.set("scheduling", true);
     pbs.world.run_in("b", &["submit", "plan.toml", "--pbs", "--retry", "-q"]).ok();
     pbs.wait_idle();
@@ -362,4 +364,23 @@ fn a_copy_has_agents_of_its_own() {
     pbs.wait_idle();
     let lines = |folder: &str| pbs.world.read(&format!("{folder}/ran")).lines().count();
     assert_eq!((lines("a"), lines("c")), (2, 2));
+}
+
+/// What runs on this machine writes to the folder that it has opened, and nothing more begins.
+#[test]
+fn a_project_that_is_moved_while_it_runs_here_says_that_its_folder_is_gone() {
+    let world = World::new();
+    let code = ": >began; until [ -e go ]; do sleep 0.01; done";
+    world.write("a/plan.toml", &shell(code, "[grid]\na = [1, 2]\n"));
+    let run = world.start(&["submit", "a/plan.toml", "--local", "--jobs", "1"]);
+    wait_until("the first has begun", || world.exists("a/began"));
+    fs::rename(world.path("a"), world.path("b")).unwrap();
+    world.write("b/go", "");
+    let ran = run.end(&world).whole();
+    let said = "error: the sweep's folder `$WORLD/a/results/s` is gone\n\
+                hint: if it was moved, submit again where it is now: what has ended there counts\nexit code 4\n";
+    assert!(ran.ends_with(said), "{ran}");
+    world.run_in("b", &["submit", "plan.toml", "--local", "-q"]).ok();
+    let status = world.run_in("b", &["status"]).whole();
+    assert!(status.contains("\n  done        2\n"), "{status}");
 }

@@ -118,8 +118,16 @@ impl<'a> Starter<'a> {
 }
 
 fn start(argv: &[String], env: &Vars, tree: &Tree, orphaned: Signal) -> Result<Child, Fault> {
-    process::start(argv, env, tree.dir(), process::Sink::Inherit, orphaned, None, &[])
-        .map_err(|e| process::start_fault(&argv[0], &e))
+    process::start(argv, env, tree.dir(), process::Sink::Inherit, orphaned, None, &[]).map_err(
+        |error| match tree.dir().is_dir() {
+            true => process::start_fault(&argv[0], &error),
+            false => Fault::machine(format!(
+                "the sweep's folder `{}` is gone",
+                tree.dir().display()
+            ))
+            .hint("if it was moved, submit again where it is now: what has ended there counts"),
+        },
+    )
 }
 
 /// The words in front of a worker's own.

@@ -16,7 +16,7 @@ use anyhow::Result;
 
 use super::grow;
 use crate::fault::Fault;
-use crate::host::{copy, disk};
+use crate::host::{copy, disk, named};
 use crate::idset::IdSet;
 use crate::standing::{self, Standing};
 use crate::status::Status;
@@ -76,7 +76,7 @@ fn fill(
     later: &Tree,
 ) -> Result<Report> {
     let plan = &base.source.plan;
-    disk::make_dir(tree.dir())?;
+    named::make_dir(tree.dir(), later.dir())?;
     tree.create(&plan.name, sweeps[base.of].identity.access())?;
     let head =
         Head { setup: set_up(base, &sweeps[base.of].tree, tree, later)?, ..base.head.clone() };
