@@ -539,3 +539,18 @@ fn a_list_of_trials_that_is_not_there_is_named_with_its_place() {
          hint: a relative path starts from the folder of the plan\nexit code 2\n"
     );
 }
+
+#[test]
+fn rules_without_effect_are_named() {
+    let world = World::new();
+    let plan = "version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = [\"true\"]\n[grid]\na = [1, 2]\n[[exclude]]\na = 3\n";
+    world.write("plan.toml", plan);
+    let said = "warning: an `[[exclude]]` leaves out no combination, or none that those before it do not\n  \
+                plan.toml:8: [[exclude]]\n";
+    let ran = world.run(&["plan", "plan.toml"]);
+    assert_eq!((ran.err.as_str(), ran.code), (said, 0));
+    let ran = world.run(&["submit", "plan.toml", "--local"]);
+    assert!(ran.err.starts_with(said) && ran.code == 0, "{}", ran.whole());
+    world.write("plan.toml", &plan.replace("a = 3", "a = 2"));
+    assert_eq!(world.run(&["plan", "plan.toml"]).err, "");
+}

@@ -2,6 +2,7 @@
 //!
 //! A rule compares values; only its `when` needs the template engine. Never changes a trial.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::document::{Entry, Reader, Table, entries, kind};
@@ -19,6 +20,8 @@ pub(crate) struct Rule {
     pub(crate) when: Option<When>,
     /// Byte offset of the rule.
     pub(crate) at: usize,
+    /// Whether it has left out a combination.
+    pub(crate) is_used: Cell<bool>,
 }
 
 /// A condition as a Tera expression.
@@ -53,7 +56,8 @@ pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Vec<Rul
             });
             continue;
         }
-        let mut rule = Rule { conditions: Vec::new(), when: None, at };
+        let is_used = Cell::new(false);
+        let mut rule = Rule { conditions: Vec::new(), when: None, at, is_used };
         let n_before = reader.n_faults();
         read_conditions(reader, table, "", &mut rule);
         // Half a rule would leave out too much.
@@ -155,7 +159,14 @@ impl Rule {
 impl RuleInForm<'_> {
     /// Whether the rule leaves out a point whatever its `when` says.
     pub(crate) fn matches_point(&self, point: &[usize]) -> bool {
-        self.rule.when.is_none() && self.conditions_hold(point)
+        self.matched(self.rule.when.is_none() && self.conditions_hold(point))
+    }
+
+    fn matched(&self, does: bool) -> bool {
+        if does {
+            self.rule.is_used.set(true);
+        }
+        does
     }
 
     fn conditions_hold(&self, point: &[usize]) -> bool {
@@ -171,7 +182,7 @@ impl RuleInForm<'_> {
         if !self.conditions_hold(point) {
             return Ok(false);
         }
-        when.compiled.render(params).map(|text| !text.is_empty())
+        when.compiled.render(params).map(|text| self.matched(!text.is_empty()))
     }
 }
 
@@ -193,6 +204,22 @@ mod tests {
         assert_eq!(left("[[exclude]]\na = 1\nk = 2"), left(""));
         assert_eq!(left("[[exclude]]\nwhen = \"a * b >= 1\""), "a:1,b:0.5");
         assert_eq!(left("[[exclude]]\na = 2\nwhen = \"b > 0.7\""), "a:1,b:0.5 a:1,b:1.0 a:2,b:0.5");
+    }
+
+    #[test]
+    fn rules_that_leave_out_nothing_are_known() {
+        let of = |rules: &str| {
+            let plan =
+                plan(&format!("[defaults]\nk = 1\n[grid]\na = [1, 2]\nb = [0.5, 1.0]\n{rules}"));
+            plan.idle_rules.join("; ")
+        };
+        assert_eq!(of("[[exclude]]\na = 1\n[[exclude]]\nwhen = \"a > 1 and b > 0.7\""), "");
+        assert_eq!(
+            of(
+                "[[exclude]]\na = 3\n[[exclude]]\na = 1\n[[exclude]]\nwhen = \"a > 2\"\n[[exclude]]\na = 1\nb = 1"
+            ),
+            "plan.toml:9: [[exclude]]; plan.toml:13: [[exclude]]; plan.toml:15: [[exclude]]"
+        );
     }
 
     #[test]

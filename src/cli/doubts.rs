@@ -1,4 +1,4 @@
-//! Trials of a plan that are equal.
+//! What of a plan is probably not meant: trials that are equal, and rules that leave out nothing.
 
 use super::Context;
 use crate::idset::IdSet;
@@ -27,4 +27,13 @@ pub(super) fn warn_of_equal(plan: &Plan, context: &Context) {
     context
         .out
         .warn(&format!("the plan has equal trials, and each of them runs: {}", words.join("; ")));
+}
+
+/// Warns of `[[exclude]]` tables without effect: mostly a value is not written as on its axis.
+pub(super) fn warn_of_idle_rules(plan: &Plan, context: &Context) {
+    for place in plan.idle_rules.iter().take(MOST_EQUAL) {
+        let text =
+            "an `[[exclude]]` leaves out no combination, or none that those before it do not";
+        context.out.warn(&format!("{text}\n  {place}"));
+    }
 }
