@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::assemble::Records;
 use super::index::{self, Entry, Index};
-use super::kept::{self, Entries, Head, Kept};
+use super::kept::{self, Entries, Head, Kept, Packed};
 use super::{Origin, Outcome, Record, Source, Start};
 use crate::host::{disk, threads};
 use crate::tree::damage::{Damage, Writer};
@@ -78,20 +78,47 @@ fn contests(ledger: &Ledger, trials: &[u64]) -> u64 {
     hasher.finish()
 }
 
+/// Records from which on those that have ended are packed while a bundle is read. Tests do so all the time.
+const MANY: usize = if cfg!(test) { 2 } else { 1 << 15 };
+
 /// What the index has, and what was read behind it.
 struct Lines<'a> {
     old: Option<&'a Kept>,
     fresh: HashMap<u64, Record>,
+    /// Those that have ended, as long as no line comes about them.
+    packed: Packed,
+    /// Fresh records from which on those that have ended are packed.
+    most: usize,
+}
+
+impl Lines<'_> {
+    /// Packs the records that have ended, where there are many. `finish` completes each.
+    fn pack(&mut self, mut finish: impl FnMut(&mut Record)) {
+        if self.fresh.len() < self.most {
+            return;
+        }
+        for (trial, mut record) in self.fresh.extract_if(|_, record| index::has_ended(record)) {
+            finish(&mut record);
+            self.packed.add(trial, &record);
+        }
+        // Those that stay are not looked at again for each line.
+        self.most = self.most.max(self.fresh.len() * 2);
+    }
 }
 
 impl Records for Lines<'_> {
     fn of(&mut self, trial: u64) -> &mut Record {
-        let known = || Some(Record { note: None, ..self.old?.record(trial)? });
-        self.fresh.entry(trial).or_insert_with(|| known().unwrap_or_default())
+        let Self { old, fresh, packed, .. } = self;
+        let old = || Some(Record { note: None, ..(*old)?.record(trial)? });
+        let mut known = || {
+            let packed = packed.take(trial).map(|record| Record { note: None, ..record });
+            packed.or_else(old)
+        };
+        fresh.entry(trial).or_insert_with(|| known().unwrap_or_default())
     }
 
     fn known(&mut self, trial: u64) -> Option<&mut Record> {
-        let is_old = || self.old.is_some_and(|old| old.has(trial));
+        let is_old = || self.packed.has(trial) || self.old.is_some_and(|old| old.has(trial));
         (self.fresh.contains_key(&trial) || is_old()).then(|| self.of(trial))
     }
 }
@@ -103,6 +130,7 @@ pub(super) struct Bundle {
     pub(super) trials: Vec<u64>,
     /// What the index does not have of them.
     fresh: HashMap<u64, Record>,
+    packed: Packed,
     /// The checksum of what it has of the others.
     kept: Option<u32>,
     /// Whether its agent has gone: what it ran then has no end.
@@ -142,9 +170,23 @@ impl Bundle {
             (sequence, length) = (Sequence::of(head.sequence), head.length);
         }
         let from = length;
-        let mut lines = Lines { old: kept.as_ref(), fresh: HashMap::new() };
         let fault = |e| disk::fault("read", &path, &e);
         file.seek(SeekFrom::Start(from)).map_err(fault)?;
+        let noter = index.and_then(|index| index.noter);
+        let finish = |record: &mut Record| {
+            lose(ledger, agent, record);
+            if index::has_ended(record) {
+                record.note =
+                    noter.and_then(|note| note(Origin::Bundle(tree, &file), record)).map(Vec::into);
+            }
+        };
+        let mut lines = Lines {
+            old: kept.as_ref(),
+            fresh: HashMap::new(),
+            packed: Packed::default(),
+            // What the index will not have is needed as it is.
+            most: if index.is_some() { MANY } else { usize::MAX },
+        };
         let unended = line::each(&file, |Spot { at, len }, line| {
             let spot = Spot { at: from + at, len };
             length = spot.end();
@@ -154,41 +196,39 @@ impl Bundle {
                 true => sequence.damaged(),
                 false => {}
             }
+            lines.pack(finish);
         });
         let unended = unended.map_err(fault)?;
         let mut damage = Damage::default();
         damage.add(&bundle::name(agent), sequence.damaged);
         end_damage(tree, agent, ledger, (length, unended), &mut damage);
-        let mut fresh = lines.fresh;
-        lose(ledger, agent, &mut fresh);
-        let noter = index.and_then(|index| index.noter);
-        if let Some(noter) = noter {
-            if let Some(kept) = kept.as_ref().filter(|kept| !kept.is_noted) {
-                // What cannot be read stays without a note: readers then look at its lines.
-                let _ = kept.each(|entry| {
-                    if entry.note.is_none() && !fresh.contains_key(&entry.trial) {
-                        let record = entry.record().filter(index::has_ended);
-                        fresh.extend(record.map(|record| (entry.trial, record)));
-                    }
-                    Ok(())
-                });
-            }
-            for record in fresh.values_mut().filter(|record| index::has_ended(record)) {
-                record.note = noter(Origin::Bundle(tree, &file), record).map(Vec::into);
-            }
+        if let Some(kept) = kept.as_ref().filter(|kept| noter.is_some() && !kept.is_noted) {
+            // What cannot be read stays without a note: readers then look at its lines.
+            let _ = kept.each(|entry| {
+                let is_known =
+                    lines.fresh.contains_key(&entry.trial) || lines.packed.has(entry.trial);
+                if entry.note.is_none() && !is_known {
+                    let record = entry.record().filter(index::has_ended);
+                    lines.fresh.extend(record.map(|record| (entry.trial, record)));
+                    lines.pack(finish);
+                }
+                Ok(())
+            });
         }
-        let trials = merged(kept.as_ref(), &fresh);
+        let Lines { mut fresh, packed, .. } = lines;
+        fresh.values_mut().for_each(finish);
+        let n_fresh = fresh.len() + packed.trials().len();
         let mut all = Self {
             agent: agent.to_owned(),
             kept: kept.as_ref().map(|kept| kept.checksum),
             is_gone: gone.is_some(),
-            trials,
+            trials: merged(kept.as_ref(), fresh.keys().copied().chain(packed.trials())),
             fresh,
+            packed,
         };
         let is_new = kept.as_ref().is_none_or(|kept| {
-            let many = all.fresh.len() as u64 * SHARE >= all.trials.len() as u64;
-            !all.fresh.is_empty()
-                && (all.is_gone || many || (length - kept.head.length) * SHARE >= length)
+            let many = n_fresh as u64 * SHARE >= all.trials.len() as u64;
+            n_fresh > 0 && (all.is_gone || many || (length - kept.head.length) * SHARE >= length)
         });
         if let Some(index) = index.filter(|index| is_new && index.may_grow() && length <= size)
             && let Source::Agent { who, .. } = source
@@ -210,12 +250,13 @@ impl Bundle {
 
     /// Writes the index of the bundle, `head` with the entries of `old` and with what is new.
     fn keep(&mut self, index: &Index, head: &Head, old: Option<&Kept>) {
-        let mut fresh: Vec<(u64, &Record)> =
-            self.fresh.iter().map(|(trial, record)| (*trial, record)).collect();
-        fresh.sort_unstable_by_key(|(trial, _)| *trial);
-        let written = index.write_bundle(&self.agent, |out| kept::write(out, head, old, &fresh));
+        for (trial, record) in self.fresh.drain() {
+            self.packed.add(trial, &record);
+        }
+        let fresh = &self.packed;
+        let written = index.write_bundle(&self.agent, |out| kept::write(out, head, old, fresh));
         if let Some(checksum) = written {
-            self.fresh = HashMap::new();
+            self.packed = Packed::default();
             self.kept = Some(checksum);
         }
     }
@@ -230,7 +271,9 @@ impl Bundle {
         ledger: &Ledger,
         index: Option<&Index>,
     ) -> Result<(Opened, Vec<(u64, Record)>)> {
-        let Self { agent, trials, mut fresh, kept, is_gone } = self;
+        let Self { agent, trials, mut fresh, packed, kept, is_gone } = self;
+        fresh.extend(packed.records());
+        drop(packed);
         let entries = kept.and_then(|checksum| Entries::open(index?, &agent, checksum));
         // Another process has replaced it.
         if kept.is_some() && entries.is_none() {
@@ -330,8 +373,8 @@ fn end_damage(
 }
 
 /// The trials of both, in order.
-fn merged(kept: Option<&Kept>, fresh: &HashMap<u64, Record>) -> Vec<u64> {
-    let mut trials: Vec<u64> = fresh.keys().copied().collect();
+fn merged(kept: Option<&Kept>, fresh: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut trials: Vec<u64> = fresh.collect();
     trials.extend(kept.into_iter().flat_map(Kept::trials));
     trials.sort_unstable();
     trials.dedup();
@@ -339,11 +382,11 @@ fn merged(kept: Option<&Kept>, fresh: &HashMap<u64, Record>) -> Vec<u64> {
 }
 
 /// Marks the attempts that have lost against another run of their trial.
-fn lose(ledger: &Ledger, agent: &str, records: &mut HashMap<u64, Record>) {
+fn lose(ledger: &Ledger, agent: &str, record: &mut Record) {
     if ledger.contests.is_empty() {
         return;
     }
-    for attempt in records.values_mut().flat_map(|record| &mut record.attempts) {
+    for attempt in &mut record.attempts {
         let Start { trial, seq, attempt: number, .. } = attempt.start;
         let won = ledger.contest(trial, seq).and_then(|contest| contest.won.as_ref());
         if let (Some(won), Some(place)) = (won, &mut attempt.bundle) {

@@ -1,6 +1,7 @@
 //! What the index has of the bundle of an agent. An agent may have run a million trials, of which the entries take hundreds of
 //! megabytes: they are read and written some at a time.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 
@@ -204,8 +205,53 @@ impl Kept {
     }
 }
 
-/// Writes what the index has of a bundle: `head`, the entries of `old`, and those of `fresh` records, in the order of trials,
-/// instead of the old ones.
+/// Records as entries in memory, which take a fifth of what they take as records.
+#[derive(Default)]
+pub(super) struct Packed {
+    bytes: Vec<u8>,
+    /// By trial, the place of its entry.
+    places: HashMap<u64, Range<usize>>,
+}
+
+impl Packed {
+    pub(super) fn add(&mut self, trial: u64, record: &Record) {
+        let from = self.bytes.len();
+        self.bytes.extend(index::packed(trial, &[], record));
+        self.places.insert(trial, from..self.bytes.len());
+    }
+
+    /// Takes out the record of a trial.
+    pub(super) fn take(&mut self, trial: u64) -> Option<Record> {
+        let place = self.places.remove(&trial)?;
+        index::entry(&mut In(&self.bytes[place]))?.record()
+    }
+
+    pub(super) fn has(&self, trial: u64) -> bool {
+        self.places.contains_key(&trial)
+    }
+
+    pub(super) fn trials(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.places.keys().copied()
+    }
+
+    /// The entries, in the order of trials.
+    fn entries(&self) -> Vec<(u64, &[u8])> {
+        let all = self.places.iter().map(|(trial, place)| (*trial, &self.bytes[place.clone()]));
+        let mut all: Vec<(u64, &[u8])> = all.collect();
+        all.sort_unstable_by_key(|(trial, _)| *trial);
+        all
+    }
+
+    /// The records.
+    pub(super) fn records(&self) -> impl Iterator<Item = (u64, Record)> {
+        let record =
+            |place: &Range<usize>| index::entry(&mut In(&self.bytes[place.clone()]))?.record();
+        self.places.iter().filter_map(move |(trial, place)| Some((*trial, record(place)?)))
+    }
+}
+
+/// Writes what the index has of a bundle: `head`, the entries of `old`, and instead of them those of `fresh` records, in the order of
+/// trials.
 ///
 /// # Errors
 /// When the disk refuses, or `old` cannot be read.
@@ -213,23 +259,19 @@ pub(super) fn write(
     out: &mut dyn Write,
     head: &Head,
     old: Option<&Kept>,
-    fresh: &[(u64, &Record)],
+    fresh: &Packed,
 ) -> io::Result<()> {
     out.write_all(&head.bytes()?)?;
+    let fresh = fresh.entries();
     let mut fresh = fresh.iter().peekable();
-    let add = |(trial, record): &(u64, &Record), out: &mut dyn Write| {
-        out.write_all(&index::packed(*trial, &[], record))
-    };
     if let Some(old) = old {
         old.each(|entry| {
-            while let Some(own) = fresh.next_if(|(trial, _)| *trial < entry.trial) {
-                add(own, out)?;
+            while let Some((_, bytes)) = fresh.next_if(|(trial, _)| *trial < entry.trial) {
+                out.write_all(bytes)?;
             }
-            match fresh.next_if(|(trial, _)| *trial == entry.trial) {
-                Some(own) => add(own, out),
-                None => out.write_all(entry.bytes),
-            }
+            let own = fresh.next_if(|(trial, _)| *trial == entry.trial);
+            out.write_all(own.map_or(entry.bytes, |(_, bytes)| bytes))
         })?;
     }
-    fresh.try_for_each(|own| add(own, out))
+    fresh.try_for_each(|(_, bytes)| out.write_all(bytes))
 }
