@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::out::aligned;
 use super::target::Target;
-use super::{Context, doubts, script};
+use super::{Context, script, warnings};
 use crate::collect::text;
 use crate::graph::{self, Mapping};
 use crate::plan::Mode;
@@ -59,8 +59,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         true => context.out.raw(&crate::tree::to_json_line(&preview.document())?),
         false => context.out.page(&people(&preview, args.all)),
     }
-    doubts::warn_of_equal(&source.plan, context);
-    doubts::warn_of_idle_rules(&source.plan, context);
+    warnings::warn_of_equal(&source.plan, context);
+    warnings::warn_of_unused_rules(&source.plan, context);
     Ok(0)
 }
 

@@ -10,7 +10,8 @@ use super::change::Change;
 use super::select::Select;
 use super::target::Target;
 use super::{
-    Context, chosen, collect, doubts, ended, out, pull, rehearsal, reproduce, script, smoke, sweeps,
+    Context, chosen, collect, ended, out, pull, rehearsal, reproduce, script, smoke, sweeps,
+    warnings,
 };
 use crate::fault::Fault;
 use crate::plan::{MOST_SLOTS, Mode};
@@ -124,8 +125,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     if let Some(trial) = args.smoke {
         return smoke::run(source, trial, args.templates.as_deref(), &site, context);
     }
-    doubts::warn_of_equal(&source.plan, context);
-    doubts::warn_of_idle_rules(&source.plan, context);
+    warnings::warn_of_equal(&source.plan, context);
+    warnings::warn_of_unused_rules(&source.plan, context);
     let templates = source.templates(args.templates.as_deref(), &site)?;
     let is_here = !kind.takes_jobs();
     if args.jobs.is_some() && pilots.is_none() && !is_here {

@@ -9,7 +9,10 @@ use std::path::Path;
 use nix::libc;
 use nix::unistd::Uid;
 
-use super::disk;
+use super::{clock, disk};
+
+/// Seconds without a change after which a file that is written aside is left by a process that was killed.
+const LEFT_S: f64 = 3600.0;
 
 /// A file that is read in parts.
 pub(crate) struct Parts {
@@ -111,6 +114,24 @@ impl Owner {
         written
     }
 
+    /// Removes what processes that were killed have left of a file that was written aside: what nobody has written to for an
+    /// hour.
+    pub(crate) fn clear(path: &Path) {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
+        let start = format!(".{}.", name.to_string_lossy());
+        let is_left = |entry: &fs::DirEntry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let written = entry.metadata().map(|about| about.mtime() as f64);
+            name.starts_with(&start)
+                && name.ends_with(".tmp")
+                && written.is_ok_and(|written| written + LEFT_S < clock::now())
+        };
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten().filter(is_left) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+
     fn make(self, folder: &Path) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(self.mode).create(folder)?;
         let had = fs::metadata(folder)?.mode() & 0o7000;
@@ -121,6 +142,7 @@ impl Owner {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 
@@ -148,5 +170,24 @@ mod tests {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             assert_eq!(read(&path, 9), None);
         }
+    }
+
+    #[test]
+    fn what_killed_processes_have_left_is_removed_after_an_hour() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n1-a");
+        for (name, age_s) in
+            [("n1-a", 9000), (".n1-a.x.tmp", 9000), (".n1-a.y.tmp", 60), (".n1-ab.x.tmp", 9000)]
+        {
+            let file = File::create(dir.path().join(name)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age_s)).unwrap();
+        }
+        Owner::clear(&path);
+        let mut names: Vec<String> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, [".n1-a.y.tmp", ".n1-ab.x.tmp", "n1-a"]);
     }
 }

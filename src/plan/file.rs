@@ -54,8 +54,8 @@ pub struct Plan {
     pub trials: Vec<Trial>,
     /// The text of the file that lists them, where the plan names one.
     pub(crate) listed: Option<String>,
-    /// The places of `[[exclude]]` tables that leave out nothing, or nothing that those before them do not.
-    pub(crate) idle_rules: Vec<String>,
+    /// The places of `[[exclude]]` tables that leave out nothing that the others do not.
+    pub(crate) unused_rules: Vec<String>,
 }
 
 impl Plan {
@@ -304,8 +304,8 @@ fn finish(
         reader.wrong(at, "no trial is left: every point is excluded", "loosen the exclusions");
         return None;
     }
-    let idle = written.rules.iter().filter(|rule| !rule.is_used.get());
-    let idle_rules = idle.map(|rule| reader.place(rule.at)).collect();
+    let unused = written.rules.iter().filter(|rule| !rule.is_used.get());
+    let unused_rules = unused.map(|rule| reader.place(rule.at)).collect();
     let run = run?;
     check::check_learnt(reader, &expanded.trials);
     check::check_command(reader, &run, places, &expanded);
@@ -327,7 +327,7 @@ fn finish(
         snapshot: written.snapshot,
         trials: expanded.trials,
         listed: written.listed,
-        idle_rules,
+        unused_rules,
     })
 }
 

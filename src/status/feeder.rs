@@ -35,12 +35,20 @@ pub(super) fn is_learning<'a>(waves: impl DoubleEndedIterator<Item = &'a Wave>) 
     arrays.find_map(|array| array.feeder.as_ref()).is_some_and(|feeder| feeder.is_learning)
 }
 
-/// The feeders of these jobs that have not ended, with the jobs.
+/// A feeder that has not ended.
+#[derive(Clone, Copy)]
+pub(super) struct Alive<'a> {
+    pub(super) array: u32,
+    pub(super) job: &'a str,
+    feeder: &'a Feeder,
+}
+
+/// The feeders of these jobs that have not ended.
 pub(super) fn alive<'a>(
     jobs: &'a [(u32, String)],
     waves: &'a [(Wave, Vec<u64>)],
     elements: &HashMap<String, Elements>,
-) -> Vec<(&'a Feeder, &'a str)> {
+) -> Vec<Alive<'a>> {
     let is_alive =
         |job: &str| elements.get(job).and_then(|e| e.get(0)).is_some_and(|e| e.state.is_alive());
     let of = |number: u32| {
@@ -48,7 +56,8 @@ pub(super) fn alive<'a>(
         arrays.find(|array| array.array == number)?.feeder.as_ref()
     };
     let jobs = jobs.iter().filter(|(_, job)| is_alive(job));
-    jobs.filter_map(|(array, job)| Some((of(*array)?, job.as_str()))).collect()
+    jobs.filter_map(|(array, job)| Some(Alive { array: *array, job, feeder: of(*array)? }))
+        .collect()
 }
 
 /// What the feeders that have not ended do about a sweep.
@@ -65,7 +74,7 @@ pub(super) struct Fed {
 impl Fed {
     /// That of feeders that have not ended. `left`: trials that were never submitted; `bad`: those without success.
     pub(super) fn of(
-        alive: &[(&Feeder, &str)],
+        alive: &[Alive<'_>],
         left: usize,
         undecided: &HashSet<u64>,
         bad: impl Iterator<Item = u64>,
@@ -74,18 +83,18 @@ impl Fed {
             return Self::default();
         }
         // What is not submitted yet is none of the business of one that submits certain trials alone.
-        let job = alive.iter().find(|(own, _)| left == 0 || own.only.is_none());
-        let sets: Vec<Option<IdSet>> = alive.iter().map(|(own, _)| own.only()).collect();
+        let job = alive.iter().find(|own| left == 0 || own.feeder.only.is_none());
+        let sets: Vec<Option<IdSet>> = alive.iter().map(|own| own.feeder.only()).collect();
         let has = |only: &Option<IdSet>, trial| only.as_ref().is_none_or(|ids| ids.has(trial));
         let is_decided = |trial: &u64| sets.iter().any(|only| has(only, *trial));
-        let again = alive.iter().flat_map(|(own, _)| &own.again);
+        let again = alive.iter().flat_map(|own| &own.feeder.again);
         let again: Vec<IdSet> =
             again.map(|own| IdSet::of_numbers(&own.trials).unwrap_or_default()).collect();
         let runs_again = |trial: u64| again.iter().any(|ids| ids.has(trial));
         let repeated: HashSet<u64> = bad.filter(|trial| runs_again(*trial)).collect();
         let decided = undecided.iter().copied().filter(is_decided);
         Self {
-            job: job.map(|(_, job)| (*job).to_owned()),
+            job: job.map(|own| own.job.to_owned()),
             repeated: repeated.len() as u64,
             awaited: decided.chain(repeated.iter().copied()).collect(),
         }

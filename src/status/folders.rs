@@ -1,6 +1,6 @@
 //! Jobs that name another folder than that of the sweep: it was moved since they were submitted, or is a copy.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -16,7 +16,6 @@ use crate::tree::table::Row;
 use crate::tree::{Identity, Tree};
 
 use super::before_a_plan;
-use super::originals::is_original;
 use super::pilots::Pilots;
 use super::places::Places;
 
@@ -109,7 +108,7 @@ pub(super) struct OtherFolders<'a> {
 impl<'a> OtherFolders<'a> {
     pub(super) fn new(
         tree: &Tree,
-        identity: &Identity,
+        originals: &BTreeMap<u32, PathBuf>,
         (journal, places): (&'a Journal, &'a Places),
     ) -> Self {
         let dirs =
@@ -117,10 +116,9 @@ impl<'a> OtherFolders<'a> {
         let dirs: Vec<(u32, &Path)> = dirs.collect();
         let distinct: BTreeSet<&Path> = dirs.iter().map(|(_, dir)| *dir).collect();
         let others = distinct.into_iter().filter(|dir| !disk::is_same(dir, tree.dir()));
-        let others: HashMap<&Path, bool> =
-            others.map(|dir| (dir, is_original(dir, tree, identity))).collect();
-        let of =
-            dirs.into_iter().filter_map(|(array, dir)| Some((array, (dir, *others.get(dir)?))));
+        let others: HashSet<&Path> = others.collect();
+        let of = dirs.into_iter().filter(|(_, dir)| others.contains(dir));
+        let of = of.map(|(array, dir)| (array, (dir, originals.contains_key(&array))));
         Self { of: of.collect(), places, journal }
     }
 
@@ -164,7 +162,7 @@ impl<'a> OtherFolders<'a> {
         rows: &[Row],
         standings: &[Standing],
         pilots: &[Pilots],
-        feeders: impl Iterator<Item = &'b (u32, String)>,
+        feeders: impl Iterator<Item = (u32, &'b str)>,
     ) -> Vec<OtherFolder> {
         if self.of.is_empty() {
             return Vec::new();
@@ -187,8 +185,8 @@ impl<'a> OtherFolders<'a> {
             }
         }
         for (array, job) in feeders {
-            if let Some(folder) = self.of.get(array) {
-                folders.entry(*folder).or_default().feeders.push(job.clone());
+            if let Some(folder) = self.of.get(&array) {
+                folders.entry(*folder).or_default().feeders.push(job.to_owned());
             }
         }
         let folder = |((dir, is_original), jobs): ((&Path, bool), Jobs)| OtherFolder {

@@ -335,19 +335,16 @@ fn stand(
     let killed =
         job_log::Jobs { log: &log, waves, places, element: witness.element, is_of: &is_of };
     killed.explain(files.rows.iter().map(|row| row.id), &files.records, &mut standings);
-    let own_feeders: Vec<(u32, String)> =
-        feeders.iter().filter(|(array, _)| is_own(*array)).cloned().collect();
-    let alive = feeder::alive(&own_feeders, &files.waves, &heard.elements);
+    let all_alive = feeder::alive(&feeders, &files.waves, &heard.elements);
     // Where its scheduler is not, as on another cluster, the folder may have another name.
     let mut other_folders = Vec::new();
     if heard.is_sure {
-        let others = OtherFolders::new(&tree, &identity, (&files.journal, places));
+        let others = OtherFolders::new(&tree, &originals, (&files.journal, places));
         others.explain(&files.rows, &files.records, &mut standings);
-        let all_alive = feeder::alive(&feeders, &files.waves, &heard.elements);
-        let is_alive = |job: &str| all_alive.iter().any(|(_, own)| *own == job);
-        let feeders = feeders.iter().filter(|(_, job)| is_alive(job));
+        let feeders = all_alive.iter().map(|feeder| (feeder.array, feeder.job));
         other_folders = others.open(&files.rows, &standings, &all_pilots, feeders);
     }
+    let alive: Vec<_> = all_alive.into_iter().filter(|feeder| is_own(feeder.array)).collect();
     let is_given = files.was_given() && !is_elsewhere;
     let left = if is_given { known.left(&files.rows, &standings) } else { 0 };
     let runs = running(&files.rows, &standings, is_elsewhere);

@@ -23,7 +23,7 @@ pub(crate) fn of_originals(tree: &Tree, journal: &Journal) -> Result<BTreeMap<u3
     let dirs: BTreeMap<u32, &Path> =
         journal.arrays.keys().filter_map(|array| Some((*array, journal.dir_of(*array)?))).collect();
     let mut others: BTreeSet<&Path> = dirs.values().copied().collect();
-    others.retain(|dir| !disk::is_same(dir, tree.dir()));
+    others.remove(tree.dir());
     if !others.is_empty() {
         let identity = tree.identity()?;
         let is_it = |dir: &Path| identity.as_ref().is_some_and(|own| is_original(dir, tree, own));

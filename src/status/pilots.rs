@@ -110,8 +110,8 @@ fn has_left(ledger: &Ledger, element: &str) -> bool {
         && of_it().any(|agent| agent.leaving || matches!(agent.gone, Some(Gone::Left(_))))
 }
 
-/// Asks the scheduler for the pilots of a sweep, without those of the original of which it is a copy; `None` if it does not answer. Without pilots it is not
-/// asked.
+/// Asks the scheduler for the pilots of a sweep, without those of the original of which it is a copy; `None` if it does not
+/// answer. Without pilots it is not asked.
 ///
 /// # Errors
 /// When the tree cannot be read.

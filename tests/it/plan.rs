@@ -545,7 +545,7 @@ fn rules_without_effect_are_named() {
     let world = World::new();
     let plan = "version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = [\"true\"]\n[grid]\na = [1, 2]\n[[exclude]]\na = 3\n";
     world.write("plan.toml", plan);
-    let said = "warning: an `[[exclude]]` leaves out no combination, or none that those before it do not\n  \
+    let said = "warning: an `[[exclude]]` leaves out no combination that the others do not\n  \
                 plan.toml:8: [[exclude]]\n";
     let ran = world.run(&["plan", "plan.toml"]);
     assert_eq!((ran.err.as_str(), ran.code), (said, 0));

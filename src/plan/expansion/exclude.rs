@@ -211,7 +211,7 @@ mod tests {
         let of = |rules: &str| {
             let plan =
                 plan(&format!("[defaults]\nk = 1\n[grid]\na = [1, 2]\nb = [0.5, 1.0]\n{rules}"));
-            plan.idle_rules.join("; ")
+            plan.unused_rules.join("; ")
         };
         assert_eq!(of("[[exclude]]\na = 1\n[[exclude]]\nwhen = \"a > 1 and b > 0.7\""), "");
         assert_eq!(

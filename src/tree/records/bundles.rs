@@ -104,6 +104,21 @@ impl Lines<'_> {
         // Those that stay are not looked at again for each line.
         self.most = self.most.max(self.fresh.len() * 2);
     }
+
+    /// Adds the records that the index has without a note, to be completed by `finish`.
+    fn add_unnoted(&mut self, finish: impl Fn(&mut Record) + Copy) {
+        let Some(old) = self.old.filter(|old| !old.is_noted) else { return };
+        // What cannot be read stays without a note: readers then look at its lines.
+        let _ = old.each(|entry| {
+            let is_known = self.fresh.contains_key(&entry.trial) || self.packed.has(entry.trial);
+            if entry.note.is_none() && !is_known {
+                let record = entry.record().filter(index::has_ended);
+                self.fresh.extend(record.map(|record| (entry.trial, record)));
+                self.pack(finish);
+            }
+            Ok(())
+        });
+    }
 }
 
 impl Records for Lines<'_> {
@@ -154,14 +169,15 @@ impl Bundle {
         let fence = if let Some(Gone::Fenced(size)) = gone { Some(*size) } else { None };
         let (mut file, (size, changed)) = disk::open_stamped(&path)?;
         let index = index.filter(|index| index.is_for_bundle(size));
-        let kept = index.and_then(|index| Kept::read(index, agent)).filter(|kept| {
+        let kept = index.and_then(|index| {
+            let kept = Kept::read(index, agent)?;
             let head = &kept.head;
             let is_same = size == head.length && changed.to_bits() == head.changed.to_bits();
             let is_longer = || {
-                let may_be = !index.is_some_and(Index::looks_for_damage) && size >= head.length;
+                let may_be = !index.looks_for_damage() && size >= head.length;
                 may_be && disk::checksum_before(&file, head.length) == Some(head.tail)
             };
-            (is_same || is_longer()) && is_by(kept, ledger, fence)
+            ((is_same || is_longer()) && is_by(&kept, ledger, fence)).then_some(kept)
         });
         let mut source = Source::agent(agent, ledger);
         let (mut sequence, mut length) = (Sequence::default(), 0);
@@ -202,18 +218,8 @@ impl Bundle {
         let mut damage = Damage::default();
         damage.add(&bundle::name(agent), sequence.damaged);
         end_damage(tree, agent, ledger, (length, unended), &mut damage);
-        if let Some(kept) = kept.as_ref().filter(|kept| noter.is_some() && !kept.is_noted) {
-            // What cannot be read stays without a note: readers then look at its lines.
-            let _ = kept.each(|entry| {
-                let is_known =
-                    lines.fresh.contains_key(&entry.trial) || lines.packed.has(entry.trial);
-                if entry.note.is_none() && !is_known {
-                    let record = entry.record().filter(index::has_ended);
-                    lines.fresh.extend(record.map(|record| (entry.trial, record)));
-                    lines.pack(finish);
-                }
-                Ok(())
-            });
+        if noter.is_some() {
+            lines.add_unnoted(finish);
         }
         let Lines { mut fresh, packed, .. } = lines;
         fresh.values_mut().for_each(finish);

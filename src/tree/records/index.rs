@@ -192,8 +192,11 @@ impl Index {
         if !self.may_grow() {
             return None;
         }
+        let path = self.dir.join(bundle(agent));
+        // Of a large bundle, it is large.
+        Owner::clear(&path);
         let mut checksum = 0;
-        let written = self.owner.write_with(&self.dir.join(bundle(agent)), |file| {
+        let written = self.owner.write_with(&path, |file| {
             let mut out = Summed { out: file, sum: crc32fast::Hasher::new() };
             out.write_all(&self.head_of_bundle(agent))?;
             body(&mut out)?;
