@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! The rooms, bottom floor first; a room uses only rooms of lower floors (`tests/it/tidy.rs` checks it):
+//! The rooms, bottom floor first; a room uses only rooms of lower floors (`tests/structure/tidy.rs` checks it):
 //!
 //! | floor | rooms |
 //! |---|---|

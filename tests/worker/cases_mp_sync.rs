@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use hpcsweep::sync::frame::{Answer, Request};
 
 use crate::ranks::{PYTHON, plan};
-use crate::sync_cases::{Case, cases};
-use crate::world::{ROOT, World};
+use crate::support::sync_cases::{Case, cases};
+use crate::support::world::{ROOT, World};
 
 /// Variable of the folder in which the program below finds what it is to ask.
 const FOLDER: &str = "SYNC_CLIENT";

@@ -10,13 +10,14 @@ mod projects;
 mod ranks;
 mod reduced_lines;
 mod selftest;
-#[path = "../it/sync_cases.rs"]
-#[allow(dead_code, reason = "shared with the tests `it`, which use all of it")]
-mod sync_cases;
 mod sync_errors;
 mod training;
 mod trial;
 mod unsynced;
-#[path = "../it/world.rs"]
+
+#[path = "../it/support"]
 #[allow(dead_code, reason = "shared with the tests `it`, which use all of it")]
-mod world;
+mod support {
+    pub(crate) mod sync_cases;
+    pub(crate) mod world;
+}

@@ -9,8 +9,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
+use crate::support::world::{PROGRAM, ROOT, World, wait_until};
 use crate::trial::WORKER;
-use crate::world::{PROGRAM, ROOT, World, wait_until};
 
 /// A small network learns digits in some seconds, with a checkpoint after every step; `head` are lines of
 /// `[run]`, `rest` is appended.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use std::path::Path;
 
-use crate::world::{ROOT, World};
+use crate::support::world::{ROOT, World};
 
 fn world() -> World {
     let mut world = World::new();

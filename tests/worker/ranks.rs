@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{ROOT, Ran, World};
+use crate::support::world::{ROOT, Ran, World};
 
 /// The Python that Debian's packages are for.
 pub(crate) const PYTHON: &str = "/usr/bin/python3";

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::ranks::{end_of, plan, program};
-use crate::world::{World, wait_until};
+use crate::support::world::{World, wait_until};
 
 /// The metric lines in the record, as `collect --steps` prints them.
 fn lines(world: &World) -> Vec<Value> {

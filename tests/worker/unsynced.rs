@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::ranks::{PYTHON, plan};
-use crate::world::{PROGRAM, ROOT, World};
+use crate::support::world::{PROGRAM, ROOT, World};
 
 /// Lays a trial of two ranks down, and runs it under mpirun as a person would; returns its sorted log.
 fn under_mpirun(script: &str) -> (World, Vec<String>) {

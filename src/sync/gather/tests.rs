@@ -1,5 +1,5 @@
 //! What gathers promise, over threads. The promised results of whole cases are in
-//! `tests/it/cases_mp_sync.rs`.
+//! `tests/it/python/sync.rs`.
 
 use proptest::prelude::*;
 

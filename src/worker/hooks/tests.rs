@@ -1,4 +1,4 @@
-//! Tests of pure functions and of single hooks; whole sweeps are in `tests/it/hooks.rs`.
+//! Tests of pure functions and of single hooks; whole sweeps are in `tests/it/local/hooks.rs`.
 
 use super::*;
 use crate::tree::records::Start;

@@ -1,0 +1,18 @@
+//! What is read from a sweep: states, tables, statistics, pictures, pages.
+
+mod best;
+mod causes;
+mod collect;
+mod curves;
+mod index;
+mod logs;
+mod plot;
+mod report;
+mod report_serve;
+mod status;
+#[cfg(feature = "tables")]
+mod tables;
+mod tensorboard;
+mod usage;
+mod watch;
+mod why;

@@ -1,0 +1,12 @@
+//! What may befall any sweep: damage, kills, full disks, other users, too little memory.
+
+mod access;
+mod damage;
+mod kill;
+mod kinds;
+mod memory;
+mod readers;
+mod stopped;
+mod strangers;
+mod suspended;
+mod threads;

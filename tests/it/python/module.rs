@@ -1,0 +1,102 @@
+//! The Python module, by its own tests with the standard library's `unittest`: `tests/python` about syncs and
+//! loaders, `tests/python/sweeps` about sweeps of functions.
+//!
+//! They need a Python 3.8 or newer. Tests of torch and numpy run if that Python has them, as Debian's has after
+//! `scripts/setup --for test`. The runner prints which tests it left out.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::world::{PROGRAM, ROOT};
+
+/// Pythons to be tried: the person's, and the one that Debian's packages are for.
+const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
+
+/// The oldest that are known to be installed side by side, from the one that the module promises on.
+const OLDEST: [&str; 4] = ["python3.8", "python3.9", "python3.10", "python3"];
+
+fn python(program: &str, folder: &str, args: &[&str]) -> Option<Output> {
+    // No `.pyc` in the sources, and no threads beside those of the other tests.
+    Command::new(program)
+        .args(args)
+        .current_dir(Path::new(ROOT).join(folder))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("OMP_NUM_THREADS", "1")
+        .env("HPCSWEEP_BIN", PROGRAM)
+        .output()
+        .ok()
+}
+
+/// The first of these that can run this code.
+fn first_with(programs: &[&'static str], code: &str) -> Option<&'static str> {
+    let can = |program: &&&str| {
+        python(program, ".", &["-c", code]).is_some_and(|ran| ran.status.success())
+    };
+    programs.iter().find(can).copied()
+}
+
+const IS_NEW: &str = "import sys; assert sys.version_info >= (3, 8)";
+
+fn missing(programs: &[&str]) -> ! {
+    panic!("there is no Python of at least 3.8 in {programs:?}: run `scripts/setup --for test`")
+}
+
+/// Runs the tests of a folder with a Python, and expects at least so many of them to pass: what was left out.
+#[track_caller]
+fn passes(program: &str, folder: &str, pattern: &str, least: usize) -> String {
+    let ran = python(program, folder, &["-m", "unittest", "discover", "--verbose", "-p", pattern]);
+    let ran = ran.unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{program} -m unittest discover -p {pattern}\n{said}");
+    let count = said.lines().filter(|line| line.ends_with("ok")).count();
+    assert!(count >= least, "only {count} tests ran\n{said}");
+    said.lines()
+        .filter(|line| line.contains("skipped"))
+        .fold(String::new(), |all, line| all + line + "\n")
+}
+
+#[test]
+fn the_module_passes_its_tests() {
+    // The one that can do most: with torch and numpy, or else any.
+    let program = first_with(&PYTHONS, &format!("{IS_NEW}; import numpy, torch"))
+        .or_else(|| first_with(&PYTHONS, IS_NEW))
+        .unwrap_or_else(|| missing(&PYTHONS));
+    print!("{}", passes(program, "tests/python", "test*.py", 20));
+}
+
+#[test]
+fn functions_are_swept() {
+    let program = first_with(&PYTHONS, &format!("{IS_NEW}; import numpy"))
+        .or_else(|| first_with(&PYTHONS, IS_NEW))
+        .unwrap_or_else(|| missing(&PYTHONS));
+    print!("{}", passes(program, "tests/python/sweeps", "test_sweep.py", 15));
+}
+
+#[test]
+fn functions_are_swept_by_the_oldest_python() {
+    let program = first_with(&OLDEST, IS_NEW).unwrap_or_else(|| missing(&OLDEST));
+    print!("{}", passes(program, "tests/python/sweeps", "test_[!s]*.py", 20));
+}
+
+#[test]
+fn functions_are_swept_from_a_notebook() {
+    let code = format!("{IS_NEW}; import nbclient, ipykernel");
+    let program = first_with(&["/usr/bin/python3", "python3"], &code)
+        .expect("there is no nbclient and ipykernel: run `scripts/setup --for test`");
+    passes(program, "tests/python/sweeps", "test_notebook.py", 3);
+}
+
+/// Syntax and library calls that are newer, whichever Pythons this machine has.
+#[test]
+fn the_module_uses_nothing_newer_than_python_3_8() {
+    let tools = Path::new(ROOT).join("target/tools/python");
+    let ran = Command::new(tools.join("bin/vermin"))
+        .args(["--target=3.8-", "--eval-annotations", "--violations", "--no-tips"])
+        .arg("site/python/hpcsweep")
+        .current_dir(ROOT)
+        .env("PYTHONPATH", tools)
+        .output()
+        .expect("vermin is not in target/tools/python: run `scripts/setup --for test`");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+}
