@@ -13,6 +13,11 @@ const WORKER: &str = "src/heavy";
 
 fn main() {
     println!("cargo::rerun-if-changed=scripts/build.rs");
+    // Tests start the programs thousands of times, and moving a program that is not optimised to where it is loaded takes a third
+    // of each start.
+    if std::env::var("PROFILE").is_ok_and(|profile| profile == "debug") {
+        println!("cargo::rustc-link-arg-bins=-no-pie");
+    }
     let compiler = cc::Build::new().try_get_compiler().ok();
     // zig links an unwinder of its own, statically; the gcc that it finds beside it wants a newer glibc.
     let gcc = compiler.filter(|c| !c.path().to_string_lossy().contains("zig"));
@@ -64,29 +69,77 @@ fn mpi() {
     link(&format!("{}/libhpcsweep_mpi.a", std::env::var("OUT_DIR").expect("cargo sets it")));
 }
 
-/// Compiles `torch/shim.cpp` and names the folders of libtorch: beside the installed program, and where
-/// it was found when this was built.
+/// The version of libtorch that tch is made for.
+#[cfg(feature = "torch")]
+const LIBTORCH: &str = "2.11.0";
+
+/// Compiles the C++ of torch-sys with `torch/shim.cpp`, and links libtorch: that beside the installed program, and where it is now.
+///
+/// torch-sys would compile its two files by itself, each with all headers of libtorch, which take three quarters of the time. Here
+/// they are one file with ours, and read the headers once. The feature `doc-only` keeps torch-sys from it.
 #[cfg(feature = "torch")]
 fn torch() {
     println!("cargo::rerun-if-changed={WORKER}/torch/shim.cpp");
-    // torch-sys has found libtorch by its own rules (LIBTORCH, LIBTORCH_USE_PYTORCH, /usr) and says
-    // where.
-    let lib = std::env::var("DEP_TCH_LIBTORCH_LIB").expect("torch-sys tells its dependents");
-    let lib = std::path::absolute(&lib).unwrap_or_else(|e| panic!("{lib}: {e}"));
-    let include = lib.parent().expect("`lib` has a parent").join("include");
+    println!("cargo::rerun-if-env-changed=LIBTORCH");
+    let libtorch = std::env::var("LIBTORCH").expect("`.cargo/config.toml` sets LIBTORCH");
+    let libtorch = std::path::absolute(&libtorch).unwrap_or_else(|e| panic!("{libtorch}: {e}"));
+    let read = |name: &str| std::fs::read_to_string(libtorch.join(name)).ok();
+    let found = read("build-version").or_else(|| read("version.py")).unwrap_or_else(|| {
+        panic!(
+            "there is no libtorch in {}: `scripts/setup --for worker` gets one",
+            libtorch.display()
+        )
+    });
+    assert!(
+        found.contains(LIBTORCH),
+        "libtorch in {} is not version {LIBTORCH}",
+        libtorch.display()
+    );
+    let (lib, include) = (libtorch.join("lib"), libtorch.join("include"));
+    let libtch = sources_of("torch-sys").join("libtch");
+    let shim = std::path::absolute(format!("{WORKER}/torch/shim.cpp")).expect("it has a name");
+    let parts = [libtch.join("torch_api.cpp"), libtch.join("torch_api_generated.cpp"), shim];
+    let all: String =
+        parts.iter().map(|part| format!("#include \"{}\"\n", part.display())).collect();
+    let out = std::env::var("OUT_DIR").expect("cargo sets it");
+    let file = Path::new(&out).join("torch.cpp");
+    std::fs::write(&file, all).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
     cc::Build::new()
         .cpp(true)
         .std("c++17")
-        .file(format!("{WORKER}/torch/shim.cpp"))
+        .file(&file)
         .include(&include)
         .include(include.join("torch/csrc/api/include"))
         // Not ours: thousands of warnings in libtorch's headers.
         .warnings(false)
         .define("_GLIBCXX_USE_CXX11_ABI", "1")
+        // It calls libtorch, which does the work: to optimise it takes minutes and gains nothing.
+        .opt_level(0)
         .cargo_metadata(false)
         .compile("hpcsweep_torch");
-    link(&format!("{}/libhpcsweep_torch.a", std::env::var("OUT_DIR").expect("cargo sets it")));
+    link(&format!("{out}/libhpcsweep_torch.a"));
+    link(&format!("-L{}", lib.display()));
+    link("-ltorch_cpu");
+    link("-lc10");
     link("-lstdc++");
     link("-Wl,-rpath,$ORIGIN/../lib/hpcsweep/torch/lib");
     link(&format!("-Wl,-rpath,{}", lib.display()));
+}
+
+/// Where cargo has the sources of a package of this build.
+#[cfg(feature = "torch")]
+fn sources_of(package: &str) -> std::path::PathBuf {
+    let cargo = std::env::var("CARGO").expect("cargo sets it");
+    let told = std::process::Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--offline", "--all-features"])
+        .args(["--filter-platform", &std::env::var("TARGET").expect("cargo sets it")])
+        .output()
+        .unwrap_or_else(|e| panic!("cargo metadata: {e}"));
+    assert!(told.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&told.stderr));
+    let told = String::from_utf8_lossy(&told.stdout);
+    let mut paths =
+        told.split("\"manifest_path\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let of = |path: &&str| path.rsplit('/').nth(1).is_some_and(|name| name.starts_with(package));
+    let path = paths.find(of).unwrap_or_else(|| panic!("cargo knows no {package}"));
+    Path::new(path).parent().expect("a manifest lies in a folder").to_owned()
 }

@@ -70,12 +70,12 @@ fn main() -> ExitCode {
         #[cfg(not(feature = "pictures"))]
         ["picture", ..] => refuse(
             "this hpcsweep-worker was built without pictures",
-            "build it with the feature `pictures`, or draw in the terminal: `--term`",
+            "build it with `cargo build --release --features pictures`, or draw in the terminal: `--term`",
         ),
         #[cfg(not(feature = "tables"))]
         ["table", ..] => refuse(
             "this hpcsweep-worker was built without Parquet, Arrow and SQLite",
-            "build it with the feature `tables`, or write another format: `--format csv`",
+            "build it with `cargo build --release --features tables`, or write another format: `--format csv`",
         ),
         ["train" | "evaluate" | "sync", ..] => refuse(
             "this hpcsweep-worker was built without MPI or libtorch",
