@@ -13,7 +13,7 @@ use hpcsweep::sync::frame::{Answer, Request};
 
 use crate::ranks::{PYTHON, plan};
 use crate::support::sync_cases::{Case, cases};
-use crate::support::world::{ROOT, World};
+use crate::support::world::{ROOT, World, only};
 
 /// Variable of the folder in which the program below finds what it is to ask.
 const FOLDER: &str = "SYNC_CLIENT";
@@ -56,7 +56,8 @@ fn answers(cases: &[&Case], ranks: usize) -> Vec<Vec<Answer>> {
         frames.iter().for_each(|case| file.write_all(&case[rank]).unwrap());
     }
     let own = std::env::current_exe().unwrap();
-    let command = [own.to_str().unwrap(), "--exact", "cases_mp_sync::client"];
+    let [client, exact] = only(module_path!(), "client");
+    let command = [own.to_str().unwrap(), &client, &exact];
     // The worker hands on what is not its own.
     let shell = format!("{FOLDER}={} exec \"$0\" \"$@\"", world.text_path(""));
     let command = [&["sh", "-c", &shell], &command[..]].concat();

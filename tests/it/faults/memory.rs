@@ -11,7 +11,7 @@ use hpcsweep::train::data::files::Arrays;
 
 use crate::support::agents::SHORT;
 use crate::support::plans::shell;
-use crate::support::world::{PROGRAM, ROOT, World, wait_until};
+use crate::support::world::{PROGRAM, ROOT, World, only, wait_until};
 
 /// Names what [`the_process_that_measures`] runs, and the file to which it says what it has measured.
 const MEASURED: [&str; 2] = ["HPCSWEEP_TEST_RUNS", "HPCSWEEP_TEST_MEMORY"];
@@ -24,7 +24,7 @@ fn measured(command: &Command) -> (i32, u64) {
     let mut argv = vec![command.get_program().to_str().unwrap()];
     argv.extend(command.get_args().map(|word| word.to_str().unwrap()));
     let mut measurer = Command::new(std::env::current_exe().unwrap());
-    measurer.args(["memory::the_process_that_measures", "--exact"]).stdout(Stdio::null());
+    measurer.args(only(module_path!(), "the_process_that_measures")).stdout(Stdio::null());
     measurer.env_clear();
     measurer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     measurer.current_dir(command.get_current_dir().unwrap_or(Path::new("/")));
@@ -315,8 +315,8 @@ fn a_small_file_that_unpacks_to_gigabytes_is_refused() {
     if std::env::var_os(HERE).is_none() {
         let world = World::new();
         let mut command = world.command(std::env::current_exe().unwrap().to_str().unwrap());
-        let name = "memory::a_small_file_that_unpacks_to_gigabytes_is_refused";
-        let (code, memory) = measured(command.args([name, "--exact"]).env(HERE, "1"));
+        let name = "a_small_file_that_unpacks_to_gigabytes_is_refused";
+        let (code, memory) = measured(command.args(only(module_path!(), name)).env(HERE, "1"));
         assert_eq!(code, 0, "{}", world.read("said"));
         assert!(memory < 300, "{memory} MiB");
         return;

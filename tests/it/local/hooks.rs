@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::faults::in_own_mounts;
 use crate::support::plans::shell;
-use crate::support::world::{PROGRAM, World, timeless, wait_until};
+use crate::support::world::{PROGRAM, World, only, timeless, wait_until};
 
 /// A hook that records its arguments and its variables.
 const HOOK: &str = r#"#!/bin/sh
@@ -518,9 +518,9 @@ fn a_program_that_links_the_library_is_told_in_its_own_process() {
     // A worker is a process of its own: it takes signals and orphans for its own.
     let linked = || {
         let exe = std::env::current_exe().unwrap();
-        let name = "hooks::a_program_that_links_the_library_is_told_in_its_own_process";
+        let name = "a_program_that_links_the_library_is_told_in_its_own_process";
         let mut command = world.command(exe.to_str().unwrap());
-        command.env(LINKED, world.path("results/s")).args(["--exact", name, "--nocapture"]);
+        command.env(LINKED, world.path("results/s")).args(only(module_path!(), name)).arg("--nocapture");
         let output = command.output().unwrap();
         let out = world.shown(&output.stdout);
         out.lines().find(|line| line.starts_with("code ")).unwrap_or(&out).to_owned()

@@ -322,6 +322,13 @@ impl Drop for Started {
     }
 }
 
+/// The arguments by which this test program runs one of its tests and no other: that of this name in the module whose
+/// `module_path!()` is given.
+pub(crate) fn only(module: &str, test: &str) -> [String; 2] {
+    let (_, folders) = module.split_once("::").unwrap();
+    [format!("{folders}::{test}"), "--exact".to_owned()]
+}
+
 /// Waits until something is so.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
