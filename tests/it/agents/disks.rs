@@ -164,12 +164,13 @@ fn a_hook_of_an_agent_is_called_on_a_full_disk() {
             "mount -o remount,nr_inodes=0 results",
         ),
     ] {
-        let hook = "head -c 9000 /dev/zero && echo $HPCSWEEP_TRIAL >>called";
+        // It ends when the log can be written again.
+        let hook = "head -c 9000 /dev/zero && echo $HPCSWEEP_TRIAL >>called; until [ -e freed ]; do sleep 0.01; done";
         let hooks = format!("[hooks]\nfinish = [\"sh\", \"-c\", \"{hook}\"]\n{SHORT}");
         let world = world(&plan(&format!("{fill}; :"), 1, &hooks));
         let rest = format!(
             "for _ in $(seq 3000); do [ -e called ] && break; sleep 0.01; done
-            {free}; outcome; cat called results/p/agents/*/*.hooks.log"
+            {free}; : >freed; outcome; cat called results/p/agents/*/*.hooks.log"
         );
         let lost = "hpcsweep: trial 0: hook finish: what it printed is lost: its disk is full";
         let expected = format!("first: 0\n\"counts\":{{\"done\":1}}\n0\n{lost}\n");

@@ -165,8 +165,7 @@ fn of_any_sweep_a_call_without_an_answer_submits_once() {
     ] {
         for fault in ["lost", "complains", "hang"] {
             let mut pbs = pbs_once::pbs();
-            pbs.set("qsub_fault_count", 1);
-            pbs.set("qsub_fault", fault);
+            pbs_once::meet(&mut pbs, fault);
             let plan = pbs_once::plan("s", 4) + more;
             let ran = pbs.submit(&plan, args);
             assert_eq!(ran.code, 0, "{kind}, {fault}: {}", ran.whole());

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use flate2::write::{DeflateEncoder, GzEncoder};
 use hpcsweep::host::process;
@@ -46,12 +47,13 @@ fn the_process_that_measures() {
     command.stdout(said.try_clone().unwrap()).stderr(said);
     #[expect(clippy::zombie_processes, reason = "reaped below, with what it used")]
     let child = command.spawn().unwrap();
-    let mut ended = None;
-    wait_until("the program has ended", || {
-        ended = process::reap(child.id()).unwrap();
-        ended.is_some()
-    });
-    let (status, spent) = ended.unwrap();
+    // As long as it takes: on a busy machine, a million lines take minutes.
+    let (status, spent) = loop {
+        match process::reap(child.id()).unwrap() {
+            Some(ended) => break ended,
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
     fs::write(to, format!("{} {}", process::code_of(status), spent.memory)).unwrap();
 }
 

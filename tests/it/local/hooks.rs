@@ -520,7 +520,10 @@ fn a_program_that_links_the_library_is_told_in_its_own_process() {
         let exe = std::env::current_exe().unwrap();
         let name = "a_program_that_links_the_library_is_told_in_its_own_process";
         let mut command = world.command(exe.to_str().unwrap());
-        command.env(LINKED, world.path("results/s")).args(only(module_path!(), name)).arg("--nocapture");
+        command
+            .env(LINKED, world.path("results/s"))
+            .args(only(module_path!(), name))
+            .arg("--nocapture");
         let output = command.output().unwrap();
         let out = world.shown(&output.stdout);
         out.lines().find(|line| line.starts_with("code ")).unwrap_or(&out).to_owned()

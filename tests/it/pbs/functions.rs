@@ -4,7 +4,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::support::pbs::Pbs;
-use crate::support::pbs_once::pbs;
+use crate::support::pbs_once::{meet, pbs};
 use crate::support::world::{PROGRAM, ROOT, wait_until};
 
 /// Submits itself, unless a job has found its function. A call ends when the test allows it.
@@ -108,8 +108,7 @@ fn a_pilot_of_functions_whose_node_failed_calls_again_what_had_not_ended() {
 fn pilots_of_functions_whose_submission_had_no_answer_are_there_once() {
     for fault in ["lost", "complains", "hang"] {
         let mut pbs = pbs();
-        pbs.set("qsub_fault_count", 1);
-        pbs.set("qsub_fault", fault);
+        meet(&mut pbs, fault);
         let pbs = submitted_to(pbs, "2");
         calls(&pbs, 2);
         all_count_once(&pbs);

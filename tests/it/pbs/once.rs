@@ -1,13 +1,12 @@
 //! PBS: every array is asked for once and every trial runs once, whatever becomes of the calls.
 
 use crate::support::pbs::Pbs;
-use crate::support::pbs_once::{check, pbs, plan, wrap};
+use crate::support::pbs_once::{check, meet, pbs, plan, wrap};
 use crate::support::slurm::add_slurm;
 
 /// The output and the exit code of a submission whose second call of qsub meets this fault.
 fn with_fault(pbs: &mut Pbs, fault: &str) -> String {
-    pbs.set("qsub_fault_count", 1);
-    pbs.set("qsub_fault", fault);
+    meet(pbs, fault);
     let ran = pbs.submit(&plan("s", 5), &[]);
     let token: serde_json::Value =
         serde_json::from_str(&pbs.world.read("results/s/sweep.json")).unwrap();

@@ -341,7 +341,7 @@ fn kill_agents(world: &World) -> usize {
 fn pilots_that_come_after_others_were_killed_take_their_trials_over() {
     let pbs = pbs();
     // Longer than a submission takes: the new ones find leases that are not over.
-    let rest = "[pull]\nlease = 3\n";
+    let rest = "[pull]\nlease = 8\n";
     let code = "echo >$EVENTS.$PPID; sleep 0.$((HPCSWEEP_TRIAL % 5))";
     let pull = ["--pull", "--workers", "2", "--slots", "1"];
     pbs.submit(&plan(30, code, rest), &pull).ok();
@@ -364,7 +364,7 @@ fn pilots_that_come_after_others_were_killed_take_their_trials_over() {
         }
         says || pbs.standings() == ["done"; 30]
     });
-    assert!(seen.contains(" agents at work; ") && seen.contains("no sign of life for"), "{seen}");
+    assert!(seen.contains(" at work; ") && seen.contains("no sign of life for"), "{seen}");
     pbs.wait_idle();
     assert_eq!(pbs.standings(), ["done"; 30]);
     assert_eq!(pbs.names().len(), 2);

@@ -17,7 +17,7 @@ use crate::support::world::{ROOT, Ran, World, missing, wait_until};
 /// Shell code that starts a server, which serves until the shell ends, and waits until it does.
 pub(crate) fn server() -> String {
     format!(
-        "exec 3> >(exec python3 '{ROOT}/tests/pbs/server' >served); until grep -qs ready served; do sleep 0.01; done"
+        "exec 3> >(exec '{ROOT}/tests/pbs/server' >served); until grep -qs ready served; do sleep 0.01; done"
     )
 }
 
@@ -33,8 +33,8 @@ impl Pbs {
     pub(crate) fn start() -> Self {
         let (world, config) = Self::place();
         let home = world.text_path("pbs");
-        let mut server = Command::new("python3")
-            .arg(format!("{ROOT}/tests/pbs/server"))
+        let program = format!("{ROOT}/tests/pbs/server");
+        let mut server = Command::new(&program)
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("TEST_PBS_HOME", &home)
@@ -42,7 +42,7 @@ impl Pbs {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|e| panic!("{}", missing("python3", &e)));
+            .unwrap_or_else(|e| panic!("{}", missing(&program, &e)));
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n", "the test scheduler did not start");

@@ -13,8 +13,22 @@ pub(crate) fn pbs() -> Pbs {
     pbs.world.set("EVENTS", &events);
     pbs.world.write("events", "");
     pbs.set("max_array_size", 2);
-    pbs.site("[limits]\nsettle_s = 1\ncall_timeout_s = 1\n");
+    pbs.site(&limits(60));
     pbs
+}
+
+/// A profile in which calls are given up after so many seconds.
+fn limits(call_timeout_s: u32) -> String {
+    format!("[limits]\nsettle_s = 1\ncall_timeout_s = {call_timeout_s}\n")
+}
+
+/// The next call of `qsub` meets this fault. One that hangs is given up soon.
+pub(crate) fn meet(pbs: &mut Pbs, fault: &str) {
+    pbs.set("qsub_fault_count", 1);
+    pbs.set("qsub_fault", fault);
+    if fault == "hang" {
+        pbs.site(&limits(3));
+    }
 }
 
 /// A sweep of so many single trials, each of which appends its number to a file in one write.
