@@ -14,7 +14,7 @@ const ALWAYS: &str = "apt-cache apt-get awk base64 basename bash cat chgrp chmod
     md5sum mkdir mkfifo mknod mktemp mount mountpoint mv nice nohup nproc nsenter od paste perl readlink realpath rm \
     rmdir sed seq setpriv setsid sh sha256sum sleep sort stat stty su sync tail tar tee timeout touch tr true false \
     truncate cksum tty umount uname uniq unshare wc whoami xargs ldd nl numfmt tac useradd groupadd userdel runuser chsh \
-    printenv logger ulimit cargo rustc rustup rustdoc";
+    printenv logger ulimit renice pivot_root cargo rustc rustup rustdoc clippy-driver";
 
 /// What the shell does itself.
 const SHELL: &str = "alias bind break cd command continue declare echo eval exec exit export false fg getopts hash local \
