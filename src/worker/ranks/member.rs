@@ -45,14 +45,15 @@ pub(crate) fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
     let node = vars::node_identity(&job.vars);
     let seat = peers::Seat { host: &job.host, node: &node };
     let (line, inbox) = peers::join(&dir, &name, job.rank.rank, world, seat, deadline, meanwhile)?;
-    let mut own = 0;
+    // The exit code of its program, once that has ended.
+    let mut ended = None;
+    let mut told = None;
     loop {
-        let mut told = None;
-        match next(&inbox, signals, &mut told) {
-            Some(Down::Begin { attempt, addr, port, hosts }) => {
+        match next(&inbox, signals, &mut told, ended.is_some()) {
+            Some(Down::Begin { attempt, addr, port, hosts }) if told.is_none() => {
                 let own_rank = job.rank.clone().placed(&hosts, &job.host);
                 let torch = rank::torch_env(&own_rank, &addr, port);
-                own = one(job, attempt, &torch, &line, &inbox, signals);
+                ended = Some(one(job, attempt, &torch, &line, &inbox, signals));
             }
             Some(Down::Stop) => {}
             Some(Down::Refused { reason }) => {
@@ -63,22 +64,29 @@ pub(crate) fn run(job: &Job, signals: &mut Signals) -> Result<i32> {
             // The launcher passes on one of all exit codes; this one is for the job's script.
             Some(Down::Leave { code }) if job.stopped == Some(code) => return Ok(code),
             Some(Down::Leave { code }) => {
-                return Ok(if code == 0 { 0 } else { own.max(code.min(1)) });
+                return Ok(if code == 0 { 0 } else { ended.unwrap_or(0).max(code.min(1)) });
             }
-            None => return Ok(job.exit_code(1, told)),
+            Some(Down::Begin { .. }) | None => return Ok(job.exit_code(1, told)),
         }
     }
 }
 
-/// The next message of rank 0; `None` when it is gone or this worker is asked to stop.
-fn next(inbox: &Receiver<Down>, signals: &mut Signals, told: &mut Option<Signal>) -> Option<Down> {
+/// The next message of rank 0; `None` when it is gone. Where this worker is asked to stop, by the signal in `told`, before its
+/// program has begun, also `None`. Once that has ended (`has_ended`), rank 0 decides when the ranks leave: it may wait for the
+/// preemption of the job, and a launcher ends all ranks when one leaves.
+fn next(
+    inbox: &Receiver<Down>,
+    signals: &mut Signals,
+    told: &mut Option<Signal>,
+    has_ended: bool,
+) -> Option<Down> {
     loop {
         match inbox.recv_timeout(Duration::from_millis(100)) {
             Ok(said) => return Some(said),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return None,
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
-                *told = child::pending(signals, Duration::ZERO, None);
-                if told.is_some() {
+                *told = told.or_else(|| child::pending(signals, Duration::ZERO, None));
+                if told.is_some() && !has_ended {
                     return None;
                 }
             }
@@ -249,4 +257,41 @@ fn report(job: &Job, prepared: &mut Prepared, ended: &Termination, used: Used, w
     let ago_s = ended.at.elapsed().as_secs_f64();
     let handler = exit.has_handler;
     Up::Ended { code: exit.code, signal: exit.signal, stop, reason, cause, handler, ago_s, used }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::raise;
+
+    use super::*;
+
+    /// Whether a signal waits for a thread of this process.
+    fn is_pending(thread: i32, signal: Signal) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigPnd:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (signal as u32 - 1)) != 0
+    }
+
+    #[test]
+    fn a_signal_ends_a_rank_that_waits_for_its_beginning_and_no_rank_whose_program_has_ended() {
+        let mut signals = Signals::listen(&[Signal::SIGUSR2]).unwrap();
+        let (to_rank, inbox) = std::sync::mpsc::channel();
+        let mut told = None;
+        raise(Signal::SIGUSR2).unwrap();
+        assert!(next(&inbox, &mut signals, &mut told, false).is_none());
+        assert_eq!(told.take(), Some(Signal::SIGUSR2));
+
+        raise(Signal::SIGUSR2).unwrap();
+        let own = nix::unistd::gettid().as_raw();
+        let rank_0 = std::thread::spawn(move || {
+            while is_pending(own, Signal::SIGUSR2) {
+                std::thread::yield_now();
+            }
+            to_rank.send(Down::Leave { code: 3 }).unwrap();
+        });
+        let said = next(&inbox, &mut signals, &mut told, true);
+        assert!(matches!(said, Some(Down::Leave { code: 3 })) && told.is_some());
+        rank_0.join().unwrap();
+        assert!(next(&inbox, &mut signals, &mut told, true).is_none());
+    }
 }
