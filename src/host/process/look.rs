@@ -1,7 +1,28 @@
 //! The kernel's data about a process in /proc.
 
+use std::fs::File;
+use std::io::Read;
+
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+
+/// The text of a file of proc(5); empty if it cannot be read. Such a file does not say its length, and the standard library
+/// begins with 32 bytes of one: here one read is enough for most.
+pub(super) fn text_of(path: &str) -> String {
+    let mut text = vec![0; 4096];
+    let mut len = 0;
+    let Ok(mut file) = File::open(path) else { return String::new() };
+    while let Ok(read) = file.read(&mut text[len..]) {
+        len += read;
+        // Part of a list of processes stays for the next read where one more has no room.
+        if text.len() - len > 64 {
+            break;
+        }
+        text.resize(2 * text.len(), 0);
+    }
+    text.truncate(len);
+    String::from_utf8(text).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+}
 
 /// Whether a child of this process has ended, without taking note of it: `None` while it runs. `Some(true)` if at
 /// its end it had a handler for one of these signals, or held one back.
@@ -12,7 +33,7 @@ pub(crate) fn has_ended(pid: u32, handling: &[Signal]) -> Option<bool> {
     if matches!(waitid(child, flags), Ok(WaitStatus::StillAlive)) {
         return None;
     }
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = text_of(&format!("/proc/{pid}/status"));
     let mask = |name: &str| {
         let digits = status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
@@ -25,7 +46,7 @@ pub(crate) fn has_ended(pid: u32, handling: &[Signal]) -> Option<bool> {
 /// if there is no such process, or only its remains that its parent has not waited for. Distinguishes a
 /// process from a later one of the same number.
 pub(crate) fn started(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = text_of(&format!("/proc/{pid}/stat"));
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     // Field 3, the state, is the first behind the name.
     if matches!(*fields.first()?, "Z" | "X") {

@@ -258,11 +258,13 @@ pub(crate) fn start_on(
 ///
 /// # Errors
 /// When it cannot be started.
-pub(crate) fn start_beside(program: &Path, args: &[&str]) -> std::io::Result<ChildStdin> {
+pub(crate) fn start_beside(program: &Path, args: &[&str]) -> std::io::Result<(u32, ChildStdin)> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = with_own_umask(&mut command).process_group(0).spawn()?;
-    child.stdin.ok_or_else(|| std::io::Error::other("no pipe to the program"))
+    let mut child = with_own_umask(&mut command).process_group(0).spawn()?;
+    let input =
+        child.stdin.take().ok_or_else(|| std::io::Error::other("no pipe to the program"))?;
+    Ok((child.id(), input))
 }
 
 /// Sends a signal to the process group that a program started by [`start_on`] leads.
@@ -385,8 +387,7 @@ pub(crate) fn end_strays(keep: Option<u32>) -> Spent {
 /// The children of this process; none if the kernel does not report them.
 fn children() -> Vec<Pid> {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
-    let lists =
-        tasks.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
+    let lists = tasks.flatten().map(|t| look::text_of(&format!("{}/children", t.path().display())));
     let of = |list: String| {
         list.split_whitespace()
             .filter_map(|pid| pid.parse().ok())

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use super::look::text_of;
+
 /// Processes and their descendants at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
@@ -39,12 +41,8 @@ fn from(mut open: Vec<u32>) -> Snapshot {
     let page = page.and_then(|page| u64::try_from(page).ok()).unwrap_or(4096);
     let mut found = Snapshot::default();
     while let Some(pid) = open.pop() {
-        let Some((threads, pages)) = fs::read_to_string(format!("/proc/{pid}/stat"))
-            .ok()
-            .and_then(|stat| threads_and_pages(&stat))
-        else {
-            continue;
-        };
+        let stat = text_of(&format!("/proc/{pid}/stat"));
+        let Some((threads, pages)) = threads_and_pages(&stat) else { continue };
         found.pids.push(pid);
         found.threads += threads;
         found.resident += pages * page;
@@ -61,7 +59,7 @@ fn from(mut open: Vec<u32>) -> Snapshot {
 }
 
 fn add_children(open: &mut Vec<u32>, file: &str) {
-    let list = fs::read_to_string(file).unwrap_or_default();
+    let list = text_of(file);
     open.extend(list.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
 }
 

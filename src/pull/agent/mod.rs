@@ -257,7 +257,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
 
     /// All processes that this agent has started and not buried.
     fn pids(&self) -> Vec<u32> {
-        self.slots.iter().filter_map(P::pid).chain(self.hooks.pids()).collect()
+        let guard = self.guard.as_ref().and_then(Guard::pid);
+        self.slots.iter().filter_map(P::pid).chain(self.hooks.pids()).chain(guard).collect()
     }
 
     /// Asks programs whose time is over to end, and kills those that do not.

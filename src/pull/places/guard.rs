@@ -13,7 +13,7 @@ pub(crate) const MARK: &str = "HPCSWEEP_SLOT";
 
 /// The agent's end of it: the guard acts when this is gone, however that came.
 #[derive(Debug)]
-pub(crate) struct Guard(Option<ChildStdin>);
+pub(crate) struct Guard(Option<(u32, ChildStdin)>);
 
 impl Guard {
     /// Starts it. Where it cannot be started, what is left is ended by the agent that takes over.
@@ -24,9 +24,14 @@ impl Guard {
 
     /// The agent has this name from now on.
     pub(crate) fn note(&mut self, agent: &str) {
-        if let Some(pipe) = &mut self.0 {
+        if let Some((_, pipe)) = &mut self.0 {
             let _ = writeln!(pipe, "{agent}");
         }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.0.as_ref().map(|(pid, _)| *pid)
     }
 }
 
