@@ -7,6 +7,7 @@
 //! The plan of a sweep also says who may read it. Then this process makes its files for these readers, whatever the
 //! umask says. The programs that it starts have the user's own umask, because their files are the user's.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -184,14 +185,26 @@ pub(crate) fn is_own(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.uid() == Uid::effective().as_raw())
 }
 
+/// Whether this user has made a file, or root has and nobody else may change it.
+pub(crate) fn is_trusted(found: &Metadata) -> bool {
+    found.uid() == Uid::effective().as_raw() || objection(found, Shared::No).is_none()
+}
+
 /// Refuses a file or folder that another user has made or may change. A missing one is allowed.
 ///
 /// # Errors
 /// With the path, what is wrong with it, and what can be done.
 pub(crate) fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
     // The link itself, not what it points to: its owner decides where it leads.
-    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
-    let Some(why) = objection(&found, shared) else { return Ok(()) };
+    fs::symlink_metadata(path).map_or(Ok(()), |found| judge(path, &found, shared))
+}
+
+/// As [`check`], of a file or folder that was looked at.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn judge(path: &Path, found: &Metadata, shared: Shared) -> Result<(), Fault> {
+    let Some(why) = objection(found, shared) else { return Ok(()) };
     let hint = match (found.uid() == Uid::effective().as_raw(), shared) {
         (false, Shared::No) if found.mode() & 0o020 != 0 => format!(
             "{}: a member of the group names the plan that says so, not the folder",
@@ -208,6 +221,106 @@ pub(crate) fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
     Err(Fault::machine(format!("`{}` {why}", path.display())).hint(hint))
 }
 
+/// What lies in a guarded folder, by the first name of its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A file.
+    File(&'static str),
+    /// A folder.
+    Folder(&'static str),
+    /// A folder whose files are looked at, too, when they are opened.
+    FolderOfFiles(&'static str),
+}
+
+/// A folder whose contents decide what this process runs.
+struct Guarded {
+    root: PathBuf,
+    shared: Shared,
+    parts: &'static [Part],
+    /// The folders in it that were looked at.
+    seen: BTreeSet<PathBuf>,
+}
+
+static GUARDED: Mutex<Vec<Guarded>> = Mutex::new(Vec::new());
+
+/// From now on [`super::disk`] opens nothing in these parts of a folder that another user has made or may change, but for those
+/// who share it. Who may write to a folder decides what is in it: each one that is used is looked at once, and each file when
+/// it is opened, by its descriptor.
+pub(crate) fn guard(root: &Path, shared: Shared, parts: &'static [Part]) {
+    let mut all = guarded();
+    all.retain(|one| one.root != root);
+    all.push(Guarded { root: root.to_owned(), shared, parts, seen: BTreeSet::new() });
+}
+
+fn guarded() -> std::sync::MutexGuard<'static, Vec<Guarded>> {
+    GUARDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Guarded {
+    /// The part in which a path lies, if this folder is guarded with it.
+    fn part(&self, path: &Path) -> Option<Part> {
+        let first = path.strip_prefix(&self.root).ok()?.components().next()?;
+        let name = first.as_os_str().to_str()?;
+        self.parts.iter().copied().find(|part| match part {
+            Part::File(own) | Part::Folder(own) | Part::FolderOfFiles(own) => *own == name,
+        })
+    }
+
+    /// Looks at the folder of the part in which a path lies.
+    fn check_folder(&mut self, path: &Path) -> Result<(), Fault> {
+        let Some(Part::Folder(name) | Part::FolderOfFiles(name)) = self.part(path) else {
+            return Ok(());
+        };
+        let folder = self.root.join(name);
+        if self.seen.contains(&folder) {
+            return Ok(());
+        }
+        // One that is not there yet may be made by anybody who may write to the root.
+        let Ok(found) = fs::symlink_metadata(&folder) else { return Ok(()) };
+        judge(&folder, &found, self.shared)?;
+        self.seen.insert(folder);
+        Ok(())
+    }
+
+    fn check_file(&self, path: &Path, found: &Metadata) -> Result<(), Fault> {
+        match self.part(path) {
+            Some(Part::File(_) | Part::FolderOfFiles(_)) => judge(path, found, self.shared),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Refuses a path in a guarded folder that others may change. Of a folder that is missing, nothing can be opened.
+pub(super) fn check_folder(path: &Path) -> Result<(), Fault> {
+    guarded().iter_mut().try_for_each(|one| one.check_folder(path))
+}
+
+/// Refuses a file or folder that a program is about to use as one that is opened; `false` if it is not there.
+pub(crate) fn check_use(path: &Path) -> Result<bool, Fault> {
+    let mut all = guarded();
+    if all.iter().any(|one| one.seen.contains(path)) {
+        return Ok(true);
+    }
+    all.iter_mut().try_for_each(|one| one.check_folder(path))?;
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(false) };
+    for one in all.iter_mut().filter(|one| one.part(path).is_some()) {
+        one.check_file(path, &found)?;
+        if found.is_dir() {
+            one.seen.insert(path.to_owned());
+        }
+    }
+    Ok(true)
+}
+
+/// Refuses a file that was opened, as [`check_folder`] does, and if it is a guarded one that others have made or may change.
+pub(super) fn check_opened(path: &Path, found: &Metadata) -> std::io::Result<()> {
+    let check = |one: &mut Guarded| {
+        one.check_folder(path)?;
+        one.check_file(path, found)
+    };
+    guarded().iter_mut().try_for_each(check).map_err(std::io::Error::other)
+}
+
 /// Whether files can be made in a folder.
 ///
 /// # Errors
@@ -220,16 +333,20 @@ pub(crate) fn may_write(dir: &Path) -> std::io::Result<()> {
     Ok(faccessat(AT_FDCWD, dir, wanted, AtFlags::AT_EACCESS)?)
 }
 
-/// Refuses the folder of a sweep that another user has closed for this one to write to.
+/// As [`check`], of the folder of a sweep; refuses also one that another user has closed for this one to write to.
 ///
 /// # Errors
-/// When it is.
-pub(crate) fn check_writable(dir: &Path) -> Result<(), Fault> {
-    let (Ok(found), Err(error)) = (fs::metadata(dir), may_write(dir)) else {
-        return Ok(());
+/// As [`check`].
+pub(crate) fn check_top(dir: &Path, shared: Shared) -> Result<(), Fault> {
+    let Ok(found) = fs::symlink_metadata(dir) else { return Ok(()) };
+    judge(dir, &found, shared)?;
+    let owner = match found.is_symlink() {
+        true => fs::metadata(dir).map_or(found.uid(), |behind| behind.uid()),
+        false => found.uid(),
     };
-    let owner = found.uid();
-    if error.kind() != std::io::ErrorKind::PermissionDenied || owner == Uid::effective().as_raw() {
+    let is_closed =
+        || may_write(dir).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
+    if owner == Uid::effective().as_raw() || !is_closed() {
         return Ok(());
     }
     let owner = name_of(owner);

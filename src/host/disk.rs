@@ -19,6 +19,10 @@ use crate::words;
 
 /// A fault that names the step that failed and the path, with a hint if there is one.
 pub(crate) fn fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
+    // Of a file that was refused.
+    if let Some(fault) = error.get_ref().and_then(|own| own.downcast_ref::<Fault>()) {
+        return fault.clone();
+    }
     let fault = Fault::machine(format!("cannot {doing} `{}`: {}", path.display(), reason(error)));
     let fault = Fault { cause: Cause::of_io(error), ..fault };
     match error.kind() {
@@ -51,29 +55,26 @@ pub fn reason(error: &io::Error) -> String {
 /// # Errors
 /// Errors of the system, and when it is not a regular file.
 pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
-    only_plain(File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path))
+    plain(path, File::options().read(true).custom_flags(libc::O_NONBLOCK)).map(|(file, _)| file)
 }
 
 /// As [`open_plain`], for a file that a program may have replaced. A link is not followed: it may lead to what the reader
 /// alone may read.
 pub(super) fn open_unlinked(path: &Path) -> io::Result<File> {
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-    only_plain(File::options().read(true).custom_flags(flags).open(path))
+    plain(path, File::options().read(true).custom_flags(flags)).map(|(file, _)| file)
 }
 
-/// The file that was opened without waiting, if it is a regular file.
-fn only_plain(opened: io::Result<File>) -> io::Result<File> {
-    plain(opened).map(|(file, _)| file)
-}
-
-fn plain(opened: io::Result<File>) -> io::Result<(File, fs::Metadata)> {
-    let file = opened.map_err(|e| match e.raw_os_error() {
+/// Opens a file without waiting, if it is a regular file and nobody guards this process from it.
+fn plain(path: &Path, how: &OpenOptions) -> io::Result<(File, Metadata)> {
+    let file = how.open(path).map_err(|e| match e.raw_os_error() {
         Some(libc::ELOOP) => io::Error::other("it is a symbolic link that is not followed"),
         // A pipe without a reader.
         Some(libc::ENXIO) => io::Error::other(NOT_PLAIN),
         _ => e,
     })?;
     let about = file.metadata()?;
+    access::check_opened(path, &about)?;
     if about.is_file() { Ok((file, about)) } else { Err(io::Error::other(NOT_PLAIN)) }
 }
 
@@ -92,8 +93,8 @@ pub(crate) fn open(path: &Path) -> Result<File> {
 /// # Errors
 /// As [`open`].
 pub(crate) fn open_stamped(path: &Path) -> Result<(File, (u64, f64))> {
-    let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let (file, about) = plain(opened).map_err(|e| fault("read", path, &e))?;
+    let opened = plain(path, File::options().read(true).custom_flags(libc::O_NONBLOCK));
+    let (file, about) = opened.map_err(|e| fault("read", path, &e))?;
     Ok((file, stamp_of(&about)))
 }
 
@@ -131,6 +132,21 @@ fn read_plain(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_whole(path, most)?.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The whole of a small file with what the system says of it, or `None` if there is no such file.
+///
+/// # Errors
+/// When it exists but cannot be read.
+pub(crate) fn read_found(path: &Path) -> Result<Option<(Vec<u8>, Metadata)>> {
+    let read = || -> io::Result<(Vec<u8>, Metadata)> {
+        let mut file = open_whole(path, SMALL)?;
+        let about = file.get_ref().metadata()?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok((bytes, about))
+    };
+    if_there(path, read())
 }
 
 fn read_text(path: &Path, most: u64) -> io::Result<String> {
@@ -415,6 +431,7 @@ pub(super) fn write_beside(
     mode: u32,
 ) -> Result<()> {
     let attempt = || -> io::Result<()> {
+        access::check_folder(path).map_err(io::Error::other)?;
         let file =
             File::options().write(true).create(true).truncate(true).mode(mode).open(aside)?;
         let mut out = io::BufWriter::with_capacity(1 << 16, file);
@@ -505,7 +522,7 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
 /// Opens a file for appending. A pipe in its place must not hold a writer up.
 fn open_appending(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    only_plain(appending().create(true).custom_flags(flags).open(path))
+    plain(path, appending().create(true).custom_flags(flags)).map(|(file, _)| file)
 }
 
 /// Opens a file for appending, which is made where it is missing.
@@ -545,11 +562,20 @@ pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
 /// # Errors
 /// When it cannot be created for another reason.
 pub(crate) fn create_exclusive(path: &Path) -> Result<Option<File>> {
-    match appending().create_new(true).open(path) {
+    match create_alone(path) {
         Ok(file) => Ok(Some(file)),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(None),
         Err(e) => Err(fault("create", path, &e).into()),
     }
+}
+
+fn create_alone(path: &Path) -> io::Result<File> {
+    let file = appending().create_new(true).open(path)?;
+    access::check_folder(path).map_err(|fault| {
+        let _ = fs::remove_file(path);
+        io::Error::other(fault)
+    })?;
+    Ok(file)
 }
 
 /// Like [`create_exclusive`], making the parent folder where it is missing.
@@ -557,7 +583,7 @@ pub(crate) fn create_exclusive(path: &Path) -> Result<Option<File>> {
 /// # Errors
 /// As [`create_exclusive`].
 pub(crate) fn create_exclusive_with_parent(path: &Path) -> Result<Option<File>> {
-    match appending().create_new(true).open(path) {
+    match create_alone(path) {
         Ok(file) => Ok(Some(file)),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(None),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -601,6 +627,7 @@ pub(crate) fn each_name(path: &Path, mut with: impl FnMut(&str)) -> Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(fault("list", path, &e).into()),
     };
+    access::check_folder(path)?;
     for entry in entries {
         let entry = entry.map_err(|e| fault("list", path, &e))?;
         if let Some(name) = entry.file_name().to_str() {

@@ -23,13 +23,14 @@ pub mod table;
 pub(crate) mod terms;
 pub mod waves;
 
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
-use crate::host::access::{self, Access, Readers, Shared};
+use crate::host::access::{self, Access, Part, Readers, Shared};
 use crate::host::{clock, disk};
 use crate::plan::author::Author;
 
@@ -90,23 +91,20 @@ impl Identity {
 }
 
 /// The contents of a sweep's folder that decide what jobs run.
-const TRUSTED: [&str; 12] = [
-    "sweep.json",
-    "plan.toml",
-    "plans",
-    "trials",
-    "waves",
-    "journal",
-    "jobs",
-    "pull",
-    "claims",
-    "agents",
-    "records",
-    "code",
+const TRUSTED: [Part; 12] = [
+    Part::File("sweep.json"),
+    Part::File("plan.toml"),
+    Part::FolderOfFiles("plans"),
+    Part::FolderOfFiles("trials"),
+    Part::FolderOfFiles("waves"),
+    Part::FolderOfFiles("journal"),
+    Part::FolderOfFiles("jobs"),
+    Part::FolderOfFiles("code"),
+    Part::Folder("pull"),
+    Part::Folder("claims"),
+    Part::Folder("agents"),
+    Part::Folder("records"),
 ];
-
-/// Folders of [`TRUSTED`] with a file or two for each submission: the files themselves are looked at, too.
-const TRUSTED_FILES: [&str; 6] = ["plans", "trials", "waves", "journal", "jobs", "code"];
 
 impl Tree {
     /// The tree in a folder, whether it exists or not. The path is made absolute.
@@ -141,8 +139,13 @@ impl Tree {
     /// # Errors
     /// When it cannot be read or is of another format.
     pub(crate) fn identity(&self) -> Result<Option<Identity>> {
+        Ok(self.found_identity()?.map(|(identity, _)| identity))
+    }
+
+    /// As [`Self::identity`], with what the system says of the file.
+    fn found_identity(&self) -> Result<Option<(Identity, Metadata)>> {
         let path = self.dir.join("sweep.json");
-        let Some(bytes) = disk::read_small_if_there(&path)? else { return Ok(None) };
+        let Some((bytes, found)) = disk::read_found(&path)? else { return Ok(None) };
         // Before its seal: another version may seal it in another way.
         if let Ok(Formed { format }) = serde_json::from_slice(&bytes)
             && !(1..=FORMAT).contains(&format)
@@ -153,7 +156,7 @@ impl Tree {
             );
             return Err(Fault::request(sentence).hint("use the version that made it").into());
         }
-        document(&bytes, &path).map(Some)
+        Ok(Some((document(&bytes, &path)?, found)))
     }
 
     /// Refuses another sweep than that with this token, which may have come into the folder since a job was submitted. A folder
@@ -190,33 +193,16 @@ impl Tree {
         }
     }
 
-    /// The users who share this sweep, from a source that can be trusted: a stranger's folder says what the stranger
-    /// wants, but the plan or an option of this user may have set it.
-    pub(crate) fn shared(&self) -> Shared {
-        if access::is_shared() {
-            return Shared::Group;
-        }
-        let path = self.dir.join("sweep.json");
-        let is_own = access::check(&path, Shared::No).is_ok() || access::is_own(&path);
-        let identity = self.identity().ok().flatten().filter(|_| is_own);
-        identity.map_or(Shared::No, |identity| identity.shared)
-    }
-
     /// Before anything of a sweep that is there is run: refuses what others may have written, unless they share it. What
     /// this process makes from now on is for those who have the sweep.
     ///
     /// # Errors
     /// As [`Self::check_access`].
     pub(crate) fn trust(&self) -> Result<()> {
-        let shared = self.shared();
-        self.check_access(shared)?;
-        self.make_for_readers(shared);
+        let (access, found) = self.access();
+        self.check_parts(access.shared, found.as_ref())?;
+        access::make_for(access);
         Ok(())
-    }
-
-    fn make_for_readers(&self, shared: Shared) {
-        let identity = self.identity().ok().flatten();
-        access::make_for(Access { shared, readers: identity.and_then(|own| own.readable_by) });
     }
 
     /// As [`Self::trust`], for who holds, releases or cancels it.
@@ -224,10 +210,21 @@ impl Tree {
     /// # Errors
     /// As [`Self::check_change`].
     pub(crate) fn trust_to_change(&self) -> Result<()> {
-        let shared = self.shared();
-        self.check_change(shared)?;
-        self.make_for_readers(shared);
+        let (access, _) = self.access();
+        self.check_change(access.shared)?;
+        access::make_for(access);
         Ok(())
+    }
+
+    /// The users who have this sweep, with what the system says of `sweep.json`. Those who share it are taken from a source that
+    /// can be trusted: a stranger's folder says what the stranger wants, but the plan or an option of this user may have set it.
+    fn access(&self) -> (Access, Option<Metadata>) {
+        let (identity, found) = self.found_identity().ok().flatten().unzip();
+        let readers = identity.as_ref().and_then(|own: &Identity| own.readable_by);
+        let is_own = found.as_ref().is_some_and(access::is_trusted);
+        let by_identity = identity.filter(|_| is_own).map_or(Shared::No, |own| own.shared);
+        let shared = if access::is_shared() { Shared::Group } else { by_identity };
+        (Access { shared, readers }, found)
     }
 
     /// Refuses a sweep that this user may not change.
@@ -239,22 +236,24 @@ impl Tree {
         lock::Lock::check(self)
     }
 
-    /// Refuses a sweep that another user has made or may change, or has closed for this one to write to.
+    /// Refuses a sweep that another user has made or may change, or has closed for this one to write to; from now on also what is
+    /// used of its contents ([`access::guard`]).
     ///
     /// # Errors
     /// When there is such a file or folder, with its path.
     pub(crate) fn check_access(&self, shared: Shared) -> Result<()> {
-        access::check(&self.dir, shared)?;
-        access::check_writable(&self.dir)?;
-        for name in TRUSTED {
-            access::check(&self.dir.join(name), shared)?;
+        self.check_parts(shared, None)
+    }
+
+    /// As [`Self::check_access`]; `identity`: what the system says of `sweep.json`, if that was read.
+    fn check_parts(&self, shared: Shared, identity: Option<&Metadata>) -> Result<()> {
+        access::check_top(&self.dir, shared)?;
+        let path = self.dir.join("sweep.json");
+        match identity {
+            Some(found) => access::judge(&path, found, shared)?,
+            None => access::check(&path, shared)?,
         }
-        for folder in TRUSTED_FILES {
-            let folder = self.dir.join(folder);
-            for name in disk::list(&folder)? {
-                access::check(&folder.join(name), shared)?;
-            }
-        }
+        access::guard(&self.dir, shared, &TRUSTED);
         Ok(())
     }
 

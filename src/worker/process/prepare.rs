@@ -145,6 +145,9 @@ pub(crate) fn prepare_in(
     folders: bool,
 ) -> Result<Prepared> {
     let Job { head, row, tree, .. } = job;
+    if let Some(name) = &snapshot {
+        access::check_use(&code::snapshot(tree, name))?;
+    }
     let params = &row.params;
     let extra = names(tree, head, row, attempt);
     let rendered = CommandTemplate::new(&head.run)?.render(params, &extra).map_err(|fault| {
@@ -157,7 +160,8 @@ pub(crate) fn prepare_in(
     };
     if folders {
         // Removed again when the program has left nothing there.
-        disk::make_dir(&tree.checkpoints(row.id))?;
+        disk::make_dir(&tree.work(row.id))?;
+        disk::make_folder(&tree.checkpoints(row.id))?;
     }
 
     let mut env = environment(&job.vars, params);
@@ -218,7 +222,7 @@ pub(crate) fn prepare_in(
     if let Some((shell, script)) = &head.setup {
         // A sweep may have been moved since the script was written down.
         let own = tree.setup_script(head.first);
-        let script = if own.exists() { &own } else { script };
+        let script = if access::check_use(&own)? { &own } else { script };
         argv.splice(0..0, [path_text(shell), path_text(script)]);
     }
     let gpus = Sampler::start(job, &env);

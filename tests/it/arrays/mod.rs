@@ -5,3 +5,4 @@ mod rehearsal;
 mod retry;
 mod scripts;
 mod templates;
+mod tree_calls;
