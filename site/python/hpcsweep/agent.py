@@ -18,13 +18,17 @@ from .program import SweepError, find
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def ready(fds: List[int], seconds: Optional[float] = None) -> List[int]:
-    """Those of the descriptors from which something can be read, or that are at their ends."""
+def _poll(fds: List[int]) -> "select.poll":
     # Not select(), which knows no descriptor beyond 1023.
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
-    return [fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)]
+    return poll
+
+
+def ready(fds: List[int], seconds: Optional[float] = None) -> List[int]:
+    """Those of the descriptors from which something can be read, or that are at their ends."""
+    return [fd for fd, _ in _poll(fds).poll(None if seconds is None else seconds * 1000)]
 
 
 class Begun:
@@ -58,6 +62,9 @@ class Agent:
         self._lines = []  # type: List[bytes]
         self._lock = threading.Lock()
         self._stops = False
+        # What it says of trials that it has recorded is not read where nobody wants to know.
+        self.hears_ends = True
+        self._wake, self._ready = None, select.poll()  # type: Optional[int], select.poll
         # As it says when it has joined.
         self.name = ""
         self.devices = None  # type: Optional[str]
@@ -66,7 +73,7 @@ class Agent:
     def hear(self, wake: Optional[int] = None) -> Optional[Dict[str, Any]]:
         """The next line; None at the end, `{}` if there is something to read from `wake` first."""
         while not self._lines:
-            if wake is not None and wake in ready([self._from, wake]):
+            if wake is not None and self._is_woken(wake):
                 return {}
             if not self._read():
                 return None
@@ -83,11 +90,18 @@ class Agent:
         """Makes this the next message that `hear` returns."""
         self._lines.insert(0, json.dumps(line).encode())
 
+    def _is_woken(self, wake: int) -> bool:
+        """Waits for something to read; whether that is from `wake`."""
+        if self._wake != wake:
+            # Made once: a poll for each of many short trials costs more than its system call.
+            self._wake, self._ready = wake, _poll([self._from, wake])
+        return any(fd == wake for fd, _ in self._ready.poll())
+
     def _read(self) -> bool:
         data = os.read(self._from, 1 << 16)
         lines = (self._buffer + data).split(b"\n")
         self._buffer = lines.pop()
-        self._lines += lines
+        self._lines += lines if self.hears_ends else [line for line in lines if not line.startswith(b'{"ended"')]
         return bool(data)
 
     def begin(self, line: Dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ import json
 import keyword
 import math
 import os
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tuple
 
 from .jsonable import numbers
 
@@ -66,7 +66,8 @@ class Grid:
         self.axes = list(axes)
         self.positional = positional
         self.has_defaults = False
-        self._axis = {axis.name: axis for axis in self.axes}
+        self._shapes = None  # type: Optional[Set[FrozenSet[str]]]
+        self._of_objects = [axis for axis in self.axes if axis.names_objects]
 
     def names(self) -> List[str]:
         """The parameters."""
@@ -97,14 +98,17 @@ class Grid:
 
     def is_foreign(self, read: Dict[str, Any]) -> bool:
         """Whether this process cannot call its function for a trial, which is of another process's grid."""
-        shapes = [set(shape) for shape in self.shapes()]
-        fits = any(shape <= set(read) if self.has_defaults else shape == set(read) for shape in shapes)
-        return not fits or any(self._axis[name].is_lost(value) for name, value in read.items() if name in self._axis)
+        if self._shapes is None:
+            self._shapes = set(map(frozenset, self.shapes()))
+        names = frozenset(read)
+        fits = names in self._shapes or (self.has_defaults and any(shape <= names for shape in self._shapes))
+        return not fits or any(axis.is_lost(read[axis.name]) for axis in self._of_objects if axis.name in read)
 
     def meant(self, params: Dict[str, Any]) -> Dict[str, Any]:
         """Parameters as they are meant, those of the axes first."""
         meant = {axis.name: axis.value_of(params[axis.name]) for axis in self.axes if axis.name in params}
-        meant.update((name, numbers(value)) for name, value in params.items() if name not in meant)
+        if len(meant) < len(params):
+            meant.update((name, numbers(value)) for name, value in params.items() if name not in meant)
         return meant
 
     def arguments(self, params: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
@@ -116,7 +120,7 @@ class Grid:
 
     def is_plain(self) -> bool:
         """Whether the plan holds all values themselves."""
-        return not any(axis.names_objects for axis in self.axes)
+        return not self._of_objects
 
     def toml(self) -> str:
         """As a table of the plan."""
@@ -303,6 +307,9 @@ def _fits(value: Any) -> bool:
 
 def _wire(value: Any) -> str:
     """What tells values apart that were read of a plan."""
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        # The same text as the encoder's, without the encoder: each trial has such numbers.
+        return repr(value)
     return _encode(_plain(value))
 
 

@@ -28,11 +28,16 @@ class Record(dict):
         return self["state"] == "done"
 
 
+_NAMES = ("trial", "params", "state", "value", "metrics", "error", "traceback")
+_NAMES += ("duration", "host", "attempt", "exit_code", "signal")
+_EMPTY = dict.fromkeys(_NAMES)
+
+
 def make(**fields: Any) -> Record:
     """A record; what is not given is None."""
-    names = ("trial", "params", "state", "value", "metrics", "error", "traceback")
-    names += ("duration", "host", "attempt", "exit_code", "signal")
-    return Record((name, fields.get(name)) for name in names)
+    record = Record(_EMPTY)
+    record.update(fields)
+    return record
 
 
 def from_line(line: Optional[Dict[str, Any]], params: Optional[Dict[str, Any]]) -> Record:

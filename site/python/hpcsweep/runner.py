@@ -147,6 +147,7 @@ class Runner:
 
     def run(self, agent: Agent, interrupt: Interrupt) -> Optional[Dict[str, Any]]:
         """Runs trials until the agent has left. Returns its last line, or None if it has gone without one."""
+        agent.hears_ends = self._tell is not None
         while True:
             line = agent.hear(interrupt.wake)
             if line is None or "end" in line or "fault" in line:
