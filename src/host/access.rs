@@ -22,6 +22,9 @@ use serde::{Deserialize, Serialize};
 use crate::fault::Fault;
 use crate::words;
 
+/// What the system says of a file.
+pub(crate) type Found = Metadata;
+
 /// Which users may write to a sweep besides its owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -138,7 +138,7 @@ fn read_plain(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When it exists but cannot be read.
-pub(crate) fn read_found(path: &Path) -> Result<Option<(Vec<u8>, Metadata)>> {
+pub(crate) fn read_found(path: &Path) -> Result<Option<(Vec<u8>, access::Found)>> {
     let read = || -> io::Result<(Vec<u8>, Metadata)> {
         let mut file = open_whole(path, SMALL)?;
         let about = file.get_ref().metadata()?;

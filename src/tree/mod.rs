@@ -23,14 +23,13 @@ pub mod table;
 pub(crate) mod terms;
 pub mod waves;
 
-use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
-use crate::host::access::{self, Access, Part, Readers, Shared};
+use crate::host::access::{self, Access, Found, Part, Readers, Shared};
 use crate::host::{clock, disk};
 use crate::plan::author::Author;
 
@@ -143,7 +142,7 @@ impl Tree {
     }
 
     /// As [`Self::identity`], with what the system says of the file.
-    fn found_identity(&self) -> Result<Option<(Identity, Metadata)>> {
+    fn found_identity(&self) -> Result<Option<(Identity, Found)>> {
         let path = self.dir.join("sweep.json");
         let Some((bytes, found)) = disk::read_found(&path)? else { return Ok(None) };
         // Before its seal: another version may seal it in another way.
@@ -218,7 +217,7 @@ impl Tree {
 
     /// The users who have this sweep, with what the system says of `sweep.json`. Those who share it are taken from a source that
     /// can be trusted: a stranger's folder says what the stranger wants, but the plan or an option of this user may have set it.
-    fn access(&self) -> (Access, Option<Metadata>) {
+    fn access(&self) -> (Access, Option<Found>) {
         let (identity, found) = self.found_identity().ok().flatten().unzip();
         let readers = identity.as_ref().and_then(|own: &Identity| own.readable_by);
         let is_own = found.as_ref().is_some_and(access::is_trusted);
@@ -246,7 +245,7 @@ impl Tree {
     }
 
     /// As [`Self::check_access`]; `identity`: what the system says of `sweep.json`, if that was read.
-    fn check_parts(&self, shared: Shared, identity: Option<&Metadata>) -> Result<()> {
+    fn check_parts(&self, shared: Shared, identity: Option<&Found>) -> Result<()> {
         access::check_top(&self.dir, shared)?;
         let path = self.dir.join("sweep.json");
         match identity {
