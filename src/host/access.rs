@@ -294,11 +294,17 @@ impl Guarded {
 }
 
 /// Refuses a path in a guarded folder that others may change. Of a folder that is missing, nothing can be opened.
+///
+/// # Errors
+/// As [`check`].
 pub(super) fn check_folder(path: &Path) -> Result<(), Fault> {
     guarded().iter_mut().try_for_each(|one| one.check_folder(path))
 }
 
-/// Refuses a file or folder that a program is about to use as one that is opened; `false` if it is not there.
+/// Refuses a file or folder that a program is about to use, as if this process opened it; `false` if it is not there.
+///
+/// # Errors
+/// As [`check`].
 pub(crate) fn check_use(path: &Path) -> Result<bool, Fault> {
     let mut all = guarded();
     if all.iter().any(|one| one.seen.contains(path)) {
@@ -316,6 +322,9 @@ pub(crate) fn check_use(path: &Path) -> Result<bool, Fault> {
 }
 
 /// Refuses a file that was opened, as [`check_folder`] does, and if it is a guarded one that others have made or may change.
+///
+/// # Errors
+/// As [`check`]; [`super::disk::fault`] has it back.
 pub(super) fn check_opened(path: &Path, found: &Metadata) -> std::io::Result<()> {
     let check = |one: &mut Guarded| {
         one.check_folder(path)?;

@@ -65,7 +65,7 @@ pub(super) fn open_unlinked(path: &Path) -> io::Result<File> {
     plain(path, File::options().read(true).custom_flags(flags)).map(|(file, _)| file)
 }
 
-/// Opens a file without waiting, if it is a regular file and nobody guards this process from it.
+/// Opens a file without waiting, if it is a regular file and none that is refused ([`access::guard`]).
 fn plain(path: &Path, how: &OpenOptions) -> io::Result<(File, Metadata)> {
     let file = how.open(path).map_err(|e| match e.raw_os_error() {
         Some(libc::ELOOP) => io::Error::other("it is a symbolic link that is not followed"),

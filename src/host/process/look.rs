@@ -67,3 +67,20 @@ pub(crate) fn has_children(pid: u32) -> Option<bool> {
     let mut all = tasks.flatten().map(|task| std::fs::read(task.path().join("children")).ok());
     all.try_fold(false, |any, children| Some(any || !children?.is_empty()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_any_length_are_read_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("children").display().to_string();
+        assert_eq!(text_of(&path), "");
+        for len in [0, 1, 4031, 4032, 4033, 4095, 4096, 4097, 100_000] {
+            let text = "7 ".repeat(len / 2 + 1)[..len].to_owned();
+            std::fs::write(&path, &text).unwrap();
+            assert_eq!(text_of(&path), text, "{len}");
+        }
+    }
+}
