@@ -1,5 +1,5 @@
-//! What agents cost: no-op trials a second beside xargs, HyperQueue and GNU parallel, files left behind, memory,
-//! and how evenly work is shared. Ratios of one run, measured in turn.
+//! What agents cost: no-op trials a second beside xargs, HyperQueue and GNU parallel, and of Python functions beside a
+//! plain loop, files left behind, memory, and how evenly work is shared. Ratios of one run, measured in turn.
 //!
 //! Run by `scripts/bench pull`, which gets HyperQueue and GNU parallel.
 
@@ -18,9 +18,10 @@ fn main() {
     }
     let tmp = std::env::temp_dir().join(format!("hpcsweep-bench-{}", std::process::id()));
     std::fs::create_dir_all(&tmp).unwrap();
-    let parts: [(&str, Part); 5] = [
+    let parts: [(&str, Part); 6] = [
         ("spawned", spawned),
         ("functions", in_process),
+        ("python", python),
         ("entries", entries),
         ("memory", million),
         ("sharing", sharing),
@@ -195,6 +196,29 @@ fn in_process(tmp: &Path) {
     };
     for n in [1_000, 10_000, 100_000, 1_000_000] {
         println!("{n:>7} {:>8.0}", median((0..rounds()).map(|_| rate(n)).collect()));
+    }
+    println!();
+}
+
+/// Trials that are calls of a Python function, in one process.
+fn python(tmp: &Path) {
+    println!("no-op functions of Python, in one process, a second (bound 20000)");
+    println!("{:>7} {:>8} {:>8} {:>10}", "trials", "calls", "whole", "plain loop");
+    let root = env!("CARGO_MANIFEST_DIR");
+    let rates = |n: usize| -> Vec<f64> {
+        forget(tmp);
+        let mut command = Command::new("python3");
+        command.args([&format!("{root}/benches/pull/noop.py"), &n.to_string()]).current_dir(tmp);
+        command.env("PYTHONPATH", format!("{root}/site/python")).env("HPCSWEEP_BIN", PROGRAM);
+        let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().unwrap();
+        assert!(output.status.success(), "noop.py: {}", output.status);
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.split_whitespace().map(|rate| rate.parse().unwrap()).collect()
+    };
+    for n in [10_000, 100_000] {
+        let all: Vec<Vec<f64>> = (0..rounds()).map(|_| rates(n)).collect();
+        let of = |i: usize| median(all.iter().map(|rates| rates[i]).collect());
+        println!("{n:>7} {:>8.0} {:>8.0} {:>10.0}", of(0), of(1), of(2));
     }
     println!();
 }

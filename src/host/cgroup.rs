@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::process;
+
 /// The folder of a control group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
@@ -22,8 +24,7 @@ pub(crate) struct Charged {
 
 /// The group of this process, if the kernel counts memory there.
 pub(crate) fn own() -> Option<Group> {
-    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
-    find(&text, Path::new("/sys/fs/cgroup"))
+    find(&process::text_of(Path::new("/proc/self/cgroup")), Path::new("/sys/fs/cgroup"))
 }
 
 /// The group of a process, from its `/proc/PID/cgroup`.

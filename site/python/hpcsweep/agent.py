@@ -16,6 +16,7 @@ from .program import SweepError, find
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+_decode = json.JSONDecoder().raw_decode
 
 
 def _poll(fds: List[int]) -> "select.poll":
@@ -79,7 +80,7 @@ class Agent:
                 return None
         text = self._lines.pop(0).decode(errors="replace")
         try:
-            line = json.loads(text)
+            line, _ = _decode(text)
         except ValueError:
             raise SweepError("`%s` is no agent: it says `%s`" % (" ".join(self.process.args), text[:80])) from None
         if "agent" in line:

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple
 
 from . import trial
 from .agent import Agent
@@ -155,7 +155,10 @@ class Runner:
                 return dict(line, reason="") if self.is_foreign and line is not None else line
             if "params" in line:
                 self.running, self.pending = line, None
-                agent.say(self._call(line, agent, interrupt))
+                answer, metrics = self._call(line, agent, interrupt)
+                agent.say(answer)
+                # While the agent records it.
+                self.answered(line, answer, agent, metrics)
             elif "ended" in line:
                 self.ended(line, agent)
             elif not line:
@@ -163,11 +166,14 @@ class Runner:
             if interrupt.count or trial.was_told() or self.is_foreign:
                 agent.leave()
 
-    def _call(self, line: Dict[str, Any], agent: Agent, interrupt: Interrupt) -> Dict[str, Any]:
+    def _call(
+        self, line: Dict[str, Any], agent: Agent, interrupt: Interrupt
+    ) -> Tuple[Dict[str, Any], Optional[Metrics]]:
+        """The answer to a trial, and the metrics that it has reported."""
         answer = {"trial": line["trial"], "attempt": line["attempt"]}  # type: Dict[str, Any]
         if self._grid.is_foreign(line["params"]) or not self._has_devices(line, agent):
             self.is_foreign = True
-            return dict(answer, interrupted=True)
+            return dict(answer, interrupted=True), None
         meant = self._grid.meant(line["params"])
         here = trial.here = trial.Here(line, meant, agent)
         agent.begin(line)
@@ -205,8 +211,7 @@ class Runner:
             _say("trial %d: a result with %s is not JSON: its text is kept" % (line["trial"], names))
         if here.made is not None:
             _tidy(here.made, line["work_dir"])
-        self.answered(line, answer, agent, here.metrics)
-        return answer
+        return answer, here.metrics
 
     def _has_devices(self, line: Dict[str, Any], agent: Agent) -> bool:
         """Sets the devices of a trial; False where this process has used others."""

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-/// The text of a file of proc(5); empty if it cannot be read. Such a file does not say its length, and the standard library
-/// begins with 32 bytes of one: here one read is enough for most.
-pub(super) fn text_of(path: &str) -> String {
+/// The text of a file of proc(5) or of a control group; empty if it cannot be read. Such a file does not say its length, and
+/// the standard library begins with 32 bytes of one: here one read is enough for most.
+pub(crate) fn text_of(path: impl AsRef<Path>) -> String {
     let mut text = vec![0; 4096];
     let mut len = 0;
     let Ok(mut file) = File::open(path) else { return String::new() };
@@ -33,7 +34,7 @@ pub(crate) fn has_ended(pid: u32, handling: &[Signal]) -> Option<bool> {
     if matches!(waitid(child, flags), Ok(WaitStatus::StillAlive)) {
         return None;
     }
-    let status = text_of(&format!("/proc/{pid}/status"));
+    let status = text_of(format!("/proc/{pid}/status"));
     let mask = |name: &str| {
         let digits = status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
@@ -46,7 +47,7 @@ pub(crate) fn has_ended(pid: u32, handling: &[Signal]) -> Option<bool> {
 /// if there is no such process, or only its remains that its parent has not waited for. Distinguishes a
 /// process from a later one of the same number.
 pub(crate) fn started(pid: i32) -> Option<u64> {
-    let stat = text_of(&format!("/proc/{pid}/stat"));
+    let stat = text_of(format!("/proc/{pid}/stat"));
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     // Field 3, the state, is the first behind the name.
     if matches!(*fields.first()?, "Z" | "X") {

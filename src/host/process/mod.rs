@@ -10,9 +10,12 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use nix::sched::CpuSet;
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
+mod launch;
 mod look;
 mod spent;
 pub(crate) mod tree;
@@ -21,7 +24,7 @@ use super::{Vars, access, threads};
 use crate::cause::Cause;
 use crate::fault::Fault;
 
-pub(crate) use look::{has_children, has_ended, name, started};
+pub(crate) use look::{has_children, has_ended, name, started, text_of};
 pub use spent::{Spent, reap};
 pub(crate) use spent::{so_far as spent_so_far, time_of_thread};
 
@@ -49,29 +52,67 @@ fn with_own_umask(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Makes the child die with the thread that starts it, so that no child outlives a `kill -9`. Gives it a
-/// signal mask with only `held`: our own mask blocks the signals that we read from a descriptor.
-#[expect(unsafe_code, reason = "pre_exec is unsafe; prctl(2) is async-signal-safe")]
-fn die_with_parent(command: &mut Command, signal: Signal, keep: Option<RawFd>, held: &[Signal]) {
-    with_own_umask(command);
-    let parent = nix::unistd::getpid();
-    let held: SigSet = held.iter().copied().collect();
-    // SAFETY: between fork and exec only prctl(2), getppid(2), sigprocmask(2) and fcntl(2) are called,
-    // all async-signal-safe; the descriptor in `keep` is open in the child, as its owner outlives spawn.
-    unsafe {
-        command.pre_exec(move || {
-            if let Some(fd) = keep {
-                let fd = BorrowedFd::borrow_raw(fd);
-                nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
-            }
-            // What `Signals` blocks here would stay blocked in the program, which then could not be
-            // asked to end (Rust 1.66 and newer leave the mask as it is).
-            held.thread_set_mask()?;
-            nix::sys::prctl::set_pdeathsig(signal)?;
-            // A parent that died before the call above would never be noticed.
-            if nix::unistd::getppid() == parent { Ok(()) } else { Err(nix::Error::ESRCH.into()) }
-        });
+/// What a child does for itself before it becomes a program.
+struct ChildSetup {
+    parent: Pid,
+    /// The umask of the user, where this process has made another its own ([`access::open_to`]).
+    umask: Option<Mode>,
+    /// The cores on which the program may run; `None`: as this process.
+    cores: Option<CpuSet>,
+    /// A descriptor that the program inherits.
+    keep: Option<RawFd>,
+    /// The signals that stay blocked: our own mask blocks those that we read from a descriptor.
+    held: SigSet,
+    /// What it gets when the thread that starts it dies, so that no child outlives a `kill -9`.
+    on_parent_death: Signal,
+}
+
+impl ChildSetup {
+    fn new(on_parent_death: Signal, held: &[Signal]) -> Self {
+        let (parent, umask) = (nix::unistd::getpid(), access::umask_of_programs());
+        let held = held.iter().copied().collect();
+        Self { parent, umask, cores: None, keep: None, held, on_parent_death }
     }
+
+    /// On these cores alone; all, where there are none.
+    fn on(self, cores: &[u32]) -> Self {
+        let mut set = CpuSet::new();
+        for &core in cores {
+            // A number beyond what the kernel's mask holds is left out.
+            let _ = set.set(core as usize);
+        }
+        Self { cores: (!cores.is_empty()).then_some(set), ..self }
+    }
+
+    /// Calls async-signal-safe functions alone.
+    #[expect(unsafe_code, reason = "the descriptor is a number in the child")]
+    fn apply(&self) -> nix::Result<()> {
+        if let Some(cores) = &self.cores {
+            // A core that was taken away meanwhile: better anywhere than nowhere.
+            let _ = nix::sched::sched_setaffinity(Pid::from_raw(0), cores);
+        }
+        if let Some(own) = self.umask {
+            nix::sys::stat::umask(own);
+        }
+        if let Some(fd) = self.keep {
+            // SAFETY: it is open in the child, as its owner outlives the start.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+        }
+        // What `Signals` blocks here would stay blocked in the program, which then could not be asked to end
+        // (Rust 1.66 and newer leave the mask as it is).
+        self.held.thread_set_mask()?;
+        nix::sys::prctl::set_pdeathsig(self.on_parent_death)?;
+        // A parent that died before the call above would never be noticed.
+        if nix::unistd::getppid() == self.parent { Ok(()) } else { Err(nix::Error::ESRCH) }
+    }
+}
+
+/// Has the child of a command set itself up.
+#[expect(unsafe_code, reason = "pre_exec is unsafe; what is called is async-signal-safe")]
+fn set_up(command: &mut Command, setup: ChildSetup) {
+    // SAFETY: between fork and exec only `apply` is called, which says what it calls.
+    unsafe { command.pre_exec(move || Ok(setup.apply()?)) };
 }
 
 /// Runs a program to its end, with exactly the given environment, for at most `limit`. A program that
@@ -82,7 +123,7 @@ fn die_with_parent(command: &mut Command, signal: Signal, keep: Option<RawFd>, h
 pub(crate) fn run(argv: &[String], env: &Vars, limit: Duration) -> anyhow::Result<Output> {
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).env_clear().envs(env).stdin(Stdio::null());
-    die_with_parent(&mut command, Signal::SIGKILL, None, &[]);
+    set_up(&mut command, ChildSetup::new(Signal::SIGKILL, &[]));
     // The reader is started before the program: without a reader the program is not started, whatever it
     // would have done.
     let (open, are_closed) = mpsc::channel::<()>();
@@ -213,44 +254,26 @@ pub fn start(
             command.stdin(socket);
         }
     }
-    die_with_parent(&mut command, on_parent_death, keep.map(|fd| fd.as_raw_fd()), held);
+    let keep = keep.map(|fd| fd.as_raw_fd());
+    set_up(&mut command, ChildSetup { keep, ..ChildSetup::new(on_parent_death, held) });
     command.spawn()
 }
 
-/// Starts a program as [`start`] does, on these cores alone (all, where there are none), with its output in
+/// Starts a program as [`start`] does, many a second, on these cores alone (all, where there are none), with its output in
 /// a file. It is waited for by [`reap`]. Returns its process id.
 ///
 /// # Errors
 /// When it cannot be started.
-#[expect(unsafe_code, reason = "pre_exec is unsafe; sched_setaffinity(2) is async-signal-safe")]
 pub(crate) fn start_on(
     argv: &[String],
     env: &Vars,
     folder: &Path,
-    output: std::fs::File,
+    output: &std::fs::File,
     cores: &[u32],
 ) -> Result<u32, std::io::Error> {
-    let mut command = Command::new(&argv[0]);
-    command.args(&argv[1..]).env_clear().envs(env).current_dir(folder);
-    command.stdin(Stdio::null()).process_group(0);
-    command.stdout(output.try_clone()?).stderr(output);
-    if !cores.is_empty() {
-        let mut set = nix::sched::CpuSet::new();
-        for &core in cores {
-            // A number beyond what the kernel's mask holds is left out.
-            let _ = set.set(core as usize);
-        }
-        // SAFETY: between fork and exec only sched_setaffinity(2) is called.
-        unsafe {
-            command.pre_exec(move || {
-                // A core that was taken away meanwhile: better anywhere than nowhere.
-                let _ = nix::sched::sched_setaffinity(Pid::from_raw(0), &set);
-                Ok(())
-            });
-        }
-    }
-    die_with_parent(&mut command, Signal::SIGKILL, None, &[]);
-    Ok(command.spawn()?.id())
+    let input = std::fs::File::open("/dev/null")?;
+    let streams = [input.as_fd(), output.as_fd(), output.as_fd()];
+    launch::start(argv, env, folder, streams, &ChildSetup::new(Signal::SIGKILL, &[]).on(cores))
 }
 
 /// Starts a program that reads from this process and prints nothing: the end of its input shows it our end. It is in a
@@ -282,7 +305,7 @@ pub(crate) fn kill(pid: u32) {
 pub(crate) fn end_marked(keep: &[u32], name: &str, value: &str) -> Spent {
     let mut spent = Spent::default();
     let mark = format!("{name}={value}").into_bytes();
-    for pid in children() {
+    for pid in adopted() {
         let number = pid.as_raw().cast_unsigned();
         if keep.contains(&number) {
             continue;
@@ -387,14 +410,18 @@ pub(crate) fn end_strays(keep: Option<u32>) -> Spent {
 /// The children of this process; none if the kernel does not report them.
 fn children() -> Vec<Pid> {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
-    let lists = tasks.flatten().map(|t| look::text_of(&format!("{}/children", t.path().display())));
-    let of = |list: String| {
-        list.split_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .map(Pid::from_raw)
-            .collect::<Vec<_>>()
-    };
-    lists.flat_map(of).collect()
+    tasks.flatten().flat_map(|task| children_of(&task.path())).collect()
+}
+
+/// The children of this process's first thread, among which are all that it has adopted: the kernel hands them to the
+/// first thread that lives.
+fn adopted() -> Vec<Pid> {
+    children_of(Path::new(&format!("/proc/self/task/{}", std::process::id())))
+}
+
+fn children_of(task: &Path) -> Vec<Pid> {
+    let list = text_of(task.join("children"));
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
 }
 
 /// Sends a signal to the child alone.

@@ -41,7 +41,7 @@ fn from(mut open: Vec<u32>) -> Snapshot {
     let page = page.and_then(|page| u64::try_from(page).ok()).unwrap_or(4096);
     let mut found = Snapshot::default();
     while let Some(pid) = open.pop() {
-        let stat = text_of(&format!("/proc/{pid}/stat"));
+        let stat = text_of(format!("/proc/{pid}/stat"));
         let Some((threads, pages)) = threads_and_pages(&stat) else { continue };
         found.pids.push(pid);
         found.threads += threads;

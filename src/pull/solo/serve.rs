@@ -1,12 +1,15 @@
 //! An agent that hands its trials to another process: JSON lines, one trial at a time. `docs/serve.md` says
 //! which there are.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind};
+use std::ops::Not;
 use std::os::fd::AsFd;
 use std::os::unix::process::parent_id;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::agent::{FunctionAgent, Step};
@@ -14,6 +17,7 @@ use super::call::Settled;
 use super::{Failure, News, Options, Report, Trial, measure};
 use crate::host::Vars;
 use crate::host::signal::{Signals, Woken};
+use crate::plan::Params;
 use crate::tree::Tree;
 use crate::tree::records::Outcome;
 use crate::worker::process::child;
@@ -44,12 +48,13 @@ pub(crate) fn serve<T: FnMut(News<'_>)>(
         input,
         send,
         parent: parent_id(),
+        chunk: vec![0; CHUNK],
         buffer: Vec::new(),
         searched: 0,
         is_gone: false,
         told_to_stop: false,
         told_to_end: false,
-        current: Value::Null,
+        current: String::new(),
     };
     let mut early = Report::default();
     let joined =
@@ -71,13 +76,13 @@ pub(crate) fn serve<T: FnMut(News<'_>)>(
     let report = match joined {
         Some(mut agent) => {
             let devices = agent.call().devices.clone();
-            client.say(&json!({ "agent": agent.name(), "devices": devices }), Vec::new());
+            client.say(&json!({ "agent": agent.name(), "devices": devices }));
             let outcome = talk(&mut agent, &mut client, signals);
             outcome.map(|()| agent.report())?
         }
         None => early,
     };
-    client.say(&farewell(&report), Vec::new());
+    client.say(&farewell(&report));
     Ok(report)
 }
 
@@ -122,8 +127,7 @@ fn talk<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
             }
             Step::Run(trial) => {
                 (client.told_to_stop, client.told_to_end) = (false, false);
-                client.current = words_of(&trial);
-                client.say(&client.current.clone(), saved);
+                client.hand_over(&trial, saved);
                 drop(trial);
                 attend(agent, client, signals)?;
             }
@@ -157,11 +161,11 @@ fn attend<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
             client.confirm(agent.take_saved());
             if agent.call().wants_stop() && !client.told_to_stop {
                 client.told_to_stop = true;
-                client.say(&json!({ "stop": true }), Vec::new());
+                client.say(&json!({ "stop": true }));
             }
             if agent.call().is_void() && !client.told_to_end {
                 client.told_to_end = true;
-                client.say(&json!({ "stop": true, "now": true }), Vec::new());
+                client.say(&json!({ "stop": true, "now": true }));
             }
             if has_left {
                 return Ok(());
@@ -190,8 +194,9 @@ fn take<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>, T: FnMut(News<'_>)>(
     }
     if message.get("again") == Some(&Value::Bool(true)) {
         let is_at_hand = agent.call().is_taken_over();
-        let current = if is_at_hand { client.current.clone() } else { Value::Null };
-        client.say(&json!({ "again": current }), Vec::new());
+        let current = if is_at_hand { client.current.trim_end() } else { "null" };
+        let text = format!("{{\"again\":{current}}}\n");
+        client.send_all(&text);
         return Ok(());
     }
     if let Some(pid) = message.get("worker").and_then(Value::as_u64) {
@@ -253,27 +258,51 @@ fn refuse<T: FnMut(News<'_>)>(agent: &mut FunctionAgent<T>, text: &str) -> Resul
     Ok(())
 }
 
-fn words_of(trial: &Trial) -> Value {
-    let mut words = json!({
-        "trial": trial.row.id,
-        "attempt": trial.attempt,
-        "params": trial.row.params,
-        "task_id": trial.row.task_id,
-        "chain": trial.row.chain,
-        "link": trial.row.link,
-        "work_dir": trial.work_dir,
-        "checkpoint_dir": trial.checkpoint_dir,
-    });
-    if trial.may_end {
-        words["may_end"] = Value::Bool(true);
+/// A trial as it is handed over.
+#[derive(Serialize)]
+struct TrialLine<'a> {
+    trial: u64,
+    attempt: u32,
+    params: &'a Params,
+    task_id: &'a Option<Value>,
+    chain: u64,
+    link: u64,
+    work_dir: Cow<'a, str>,
+    checkpoint_dir: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Not::not")]
+    may_end: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<&'a Option<String>>,
+}
+
+impl<'a> TrialLine<'a> {
+    fn of(trial: &'a Trial) -> Self {
+        let row = &trial.row;
+        Self {
+            trial: row.id,
+            attempt: trial.attempt,
+            params: &row.params,
+            task_id: &row.task_id,
+            chain: row.chain,
+            link: row.link,
+            work_dir: trial.work_dir.to_string_lossy(),
+            checkpoint_dir: trial.checkpoint_dir.to_string_lossy(),
+            may_end: trial.may_end,
+            deadline: trial.deadline,
+            devices: trial.devices.as_ref(),
+        }
     }
-    if let Some(deadline) = trial.deadline {
-        words["deadline"] = json!(deadline);
-    }
-    if let Some(devices) = &trial.devices {
-        words["devices"] = json!(devices);
-    }
-    words
+}
+
+/// What says that an attempt was recorded.
+#[derive(Serialize)]
+struct EndLine {
+    ended: u64,
+    attempt: u32,
+    state: Outcome,
+    last: bool,
 }
 
 /// The process at the other end.
@@ -283,30 +312,38 @@ struct Client<I, S> {
     /// The process that started this one. Once it is gone no process reads, even if another one has inherited
     /// the pipe.
     parent: u32,
+    /// What is read at once: kept, as making it anew for each answer costs more than to read it.
+    chunk: Vec<u8>,
     buffer: Vec<u8>,
     /// Bytes of the buffer in which there is no end of a line.
     searched: usize,
     is_gone: bool,
     told_to_stop: bool,
     told_to_end: bool,
-    /// The trial that was handed out last.
-    current: Value,
+    /// The line of the trial that was handed out last.
+    current: String,
 }
 
 impl<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>> Client<I, S> {
-    /// Says something, and before it what was recorded.
-    fn say(&mut self, message: &Value, saved: Vec<Settled>) {
-        let mut bytes: Vec<u8> = saved.into_iter().flat_map(confirmation).collect();
-        bytes.extend(message.to_string().bytes());
-        bytes.push(b'\n');
-        self.is_gone |= (self.send)(&bytes).is_err();
+    fn say(&mut self, message: &Value) {
+        self.send_all(&format!("{message}\n"));
+    }
+
+    /// Hands a trial over, and says before it what was recorded: one write.
+    fn hand_over(&mut self, trial: &Trial, saved: Vec<Settled>) {
+        self.current = line(&TrialLine::of(trial));
+        let text = lines_of(saved) + &self.current;
+        self.send_all(&text);
     }
 
     fn confirm(&mut self, saved: Vec<Settled>) {
         if !saved.is_empty() {
-            let bytes: Vec<u8> = saved.into_iter().flat_map(confirmation).collect();
-            self.is_gone |= (self.send)(&bytes).is_err();
+            self.send_all(&lines_of(saved));
         }
+    }
+
+    fn send_all(&mut self, text: &str) {
+        self.is_gone |= (self.send)(text.as_bytes()).is_err();
     }
 
     fn wait(&self, signals: &mut Signals, time: Duration) -> Woken {
@@ -319,21 +356,15 @@ impl<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>> Client<I, S> {
 
     /// Reads the available bytes; `false` at the end.
     fn receive(&mut self) -> bool {
-        let start = self.buffer.len();
-        self.buffer.resize(start + CHUNK, 0);
-        let read = nix::unistd::read(&self.input, &mut self.buffer[start..]);
-        let n = match read.map_err(io::Error::from) {
+        let read = nix::unistd::read(&self.input, &mut self.chunk);
+        match read.map_err(io::Error::from) {
             Ok(n) => {
                 self.is_gone |= n == 0;
-                n
+                self.buffer.extend_from_slice(&self.chunk[..n]);
             }
-            Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => 0,
-            Err(_) => {
-                self.is_gone = true;
-                0
-            }
-        };
-        self.buffer.truncate(start + n);
+            Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+            Err(_) => self.is_gone = true,
+        }
         !self.is_gone
     }
 
@@ -356,10 +387,17 @@ impl<I: AsFd, S: FnMut(&[u8]) -> io::Result<()>> Client<I, S> {
     }
 }
 
-fn confirmation(saved: Settled) -> Vec<u8> {
-    let Settled { trial, attempt, state, is_last } = saved;
-    let mut line =
-        json!({ "ended": trial, "attempt": attempt, "state": state, "last": is_last }).to_string();
-    line.push('\n');
-    line.into_bytes()
+/// What says that attempts were recorded.
+fn lines_of(saved: Vec<Settled>) -> String {
+    let line = |Settled { trial, attempt, state, is_last }| {
+        line(&EndLine { ended: trial, attempt, state, last: is_last })
+    };
+    saved.into_iter().map(line).collect()
+}
+
+/// Text of a line; nothing here can fail to be JSON.
+fn line(of: &impl Serialize) -> String {
+    let mut text = serde_json::to_string(of).unwrap_or_default();
+    text.push('\n');
+    text
 }

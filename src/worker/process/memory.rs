@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::host::{cgroup, disk};
+use crate::host::{cgroup, process};
 use crate::units;
 
 /// A count of such kills, and what it was when the trial began.
@@ -25,8 +25,7 @@ impl Memory {
     }
 
     fn kills(&self) -> u64 {
-        let text = self.counter.as_ref().and_then(|path| disk::read(path).ok());
-        let text = text.unwrap_or_default();
+        let text = self.counter.as_ref().map(process::text_of).unwrap_or_default();
         let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
         count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }

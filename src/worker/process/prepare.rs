@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -154,9 +155,9 @@ pub(crate) fn prepare_in(
         Fault { sentence: format!("trial {}: {}", row.id, fault.sentence), ..fault }
     })?;
     let devices = visible(head, row, &job.vars)?;
-    let scratch = match scratch {
-        Some(scratch) if !scratch.is_gone() => scratch.again(&row.params)?,
-        _ => Scratch::make(&container::vars(&head.run, &job.vars), tree.dir(), row.id, params)?,
+    let scratch = match scratch.map_or(Ok(None), |scratch| scratch.again(params))? {
+        Some(scratch) => scratch,
+        None => Scratch::make(&container::vars(&head.run, &job.vars), tree.dir(), row.id, params)?,
     };
     if folders {
         // Removed again when the program has left nothing there.
@@ -297,8 +298,8 @@ pub(crate) fn names(
 
 /// The variables of the worker that are for others too, and the trial's parameters.
 pub(crate) fn environment(vars: &Vars, params: &Params) -> Vars {
-    let public = vars.iter().filter(|(name, _)| !is_private(name));
-    let mut env: Vars = public.map(|(k, v)| (k.clone(), v.clone())).collect();
+    let mut env = vars.clone();
+    env.retain(|name, _| !is_private(name));
     let (name, value) = devices::ORDER;
     env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
     for (name, value) in params.iter() {
@@ -328,13 +329,17 @@ pub(crate) fn find_module(env: &mut Vars) -> Result<()> {
     Ok(())
 }
 
-/// The folder of our module.
+/// The folder of our module, looked for once: an agent starts thousands of programs.
 fn module() -> Result<Option<PathBuf>> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    if let Some(found) = FOUND.get() {
+        return Ok(found.clone());
+    }
     let exe = disk::own_executable()?;
     let prefix = exe.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let places = [prefix.join("share/hpcsweep/python"), prefix.join("../site/python")];
     let found = places.iter().find(|folder| folder.join("hpcsweep").is_dir());
-    Ok(found.map(|folder| disk::absolute(folder)))
+    Ok(FOUND.get_or_init(|| found.map(|folder| disk::absolute(folder))).clone())
 }
 
 fn add_to_python(env: &mut Vars, folder: &Path) {

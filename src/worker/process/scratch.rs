@@ -23,8 +23,10 @@ const LARGEST_RESULT: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct Scratch {
     dir: PathBuf,
-    /// The folder's inode: another folder of the same name is not ours.
-    inode: Option<u64>,
+    /// The folder with the parameters alone in it: another folder of the same name is not ours.
+    fresh: Option<Stamp>,
+    /// Whether nobody has touched it since: there is nothing to read or to remove.
+    is_untouched: bool,
     /// The file whose lines are taken.
     lines: Lines,
     odd_result: Option<String>,
@@ -38,36 +40,57 @@ impl Scratch {
     /// When the node's disk refuses.
     pub(crate) fn make(vars: &Vars, sweep: &Path, trial: u64, params: &Params) -> Result<Self> {
         let dir = private_folder(vars, sweep, trial)?;
-        let (lines, inode) = (Lines::of(dir.join("metrics.jsonl")), inode(&dir));
-        let scratch = Self { lines, dir, inode, odd_result: None };
-        let path = scratch.params();
-        fs::write(&path, serde_json::to_vec(params)?)
-            .map_err(|e| disk::fault("write", &path, &e))?;
+        let lines = Lines::of(dir.join("metrics.jsonl"));
+        let mut scratch = Self { lines, dir, fresh: None, is_untouched: false, odd_result: None };
+        scratch.write(params)?;
+        scratch.fresh = Stamp::set(&scratch.dir);
         Ok(scratch)
     }
 
-    /// The same folder for another attempt: what the one before has left there is removed.
+    fn write(&self, params: &Params) -> Result<()> {
+        let path = self.params();
+        let text = serde_json::to_vec(params)?;
+        Ok(fs::write(&path, text).map_err(|e| disk::fault("write", &path, &e))?)
+    }
+
+    /// The same folder for another attempt: what the one before has left there is removed. `None`: it is gone.
     ///
     /// # Errors
     /// When the node's disk refuses.
-    pub(crate) fn again(mut self, params: &Params) -> Result<Self> {
-        for name in disk::list(&self.dir)? {
-            let path = self.dir.join(name);
-            if fs::remove_file(&path).is_err() {
-                disk::remove_tree(&path);
-            }
+    pub(crate) fn again(mut self, params: &Params) -> Result<Option<Self>> {
+        if self.is_gone() {
+            return Ok(None);
         }
-        let path = self.params();
-        fs::write(&path, serde_json::to_vec(params)?)
-            .map_err(|e| disk::fault("write", &path, &e))?;
+        if self.is_untouched {
+            // Somebody may have removed it since.
+            if self.write(params).is_err() {
+                return Ok(None);
+            }
+        } else {
+            for name in disk::list(&self.dir)? {
+                let path = self.dir.join(name);
+                if fs::remove_file(&path).is_err() {
+                    disk::remove_tree(&path);
+                }
+            }
+            self.write(params)?;
+            self.fresh = Stamp::set(&self.dir);
+        }
         self.lines = Lines::of(self.metrics());
-        self.odd_result = None;
-        Ok(self)
+        (self.odd_result, self.is_untouched) = (None, false);
+        Ok(Some(self))
     }
 
     /// Whether the folder was removed: the program's files in it are gone with it.
     pub(crate) fn is_gone(&self) -> bool {
-        self.inode.is_some() && inode(&self.dir) != self.inode
+        let is_ours =
+            |fresh: Stamp| Stamp::of(&self.dir).is_some_and(|now| now.inode == fresh.inode);
+        !self.is_untouched && self.fresh.is_some_and(|fresh| !is_ours(fresh))
+    }
+
+    /// To be called when nothing of the attempt runs any more: whether it has left something here is known from now on.
+    pub(crate) fn close(&mut self) {
+        self.is_untouched = self.fresh.is_some() && Stamp::of(&self.dir) == self.fresh;
     }
 
     /// Why the result of an attempt whose folder is gone is unknown.
@@ -140,7 +163,7 @@ impl Scratch {
 
     /// The first line of the reason, if the program gave one; at most 300 characters.
     pub(crate) fn take_reason(&self) -> Option<String> {
-        one_line(&self.reason())
+        (!self.is_untouched).then(|| one_line(&self.reason()))?
     }
 
     /// Why the helper could not carry the syncs to their end.
@@ -151,16 +174,19 @@ impl Scratch {
 
     /// The metric lines that are complete and have not been taken yet; see [`Lines::take_counted`].
     pub(crate) fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
-        self.lines.take_counted(last)
+        if self.is_untouched { Vec::new() } else { self.lines.take_counted(last) }
     }
 
     /// Whether the file has more than [`Self::take_metrics`] takes at a time.
     pub(crate) fn has_more_metrics(&self) -> bool {
-        self.lines.has_more()
+        !self.is_untouched && self.lines.has_more()
     }
 
     /// The final result, if the program left one that is JSON and no larger than a record may hold.
     pub(crate) fn take_result(&mut self) -> Option<Value> {
+        if self.is_untouched {
+            return None;
+        }
         let mut bytes = Vec::new();
         let file = disk::open_plain(&self.result()).ok()?;
         file.take(LARGEST_RESULT + 1).read_to_end(&mut bytes).ok()?;
@@ -179,6 +205,9 @@ impl Scratch {
 
     /// The files of the program that could not be read, in words.
     pub(crate) fn complaints(&self) -> Option<String> {
+        if self.is_untouched {
+            return None;
+        }
         let mut all = Vec::new();
         all.extend(self.lines.complaint().or_else(|| one_line(&self.odd())));
         if let Some(text) = &self.odd_result {
@@ -188,8 +217,32 @@ impl Scratch {
     }
 }
 
-fn inode(dir: &Path) -> Option<u64> {
-    fs::symlink_metadata(dir).ok().map(|about| about.ino())
+/// What shows whether a folder is the same one, and whether an entry of it was made, renamed or removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    /// Its time of change, in seconds and nanoseconds; `None`: it says nothing.
+    changed: Option<(i64, i64)>,
+}
+
+impl Stamp {
+    fn of(dir: &Path) -> Option<Self> {
+        let about = fs::symlink_metadata(dir).ok()?;
+        Some(Self { inode: about.ino(), changed: Some((about.mtime(), about.mtime_nsec())) })
+    }
+
+    /// Makes its time of change one that no later change will have: the kernel's clock of files stands still for some
+    /// milliseconds, in which a program can have come and gone.
+    fn set(dir: &Path) -> Option<Self> {
+        use nix::fcntl::AT_FDCWD;
+        use nix::sys::stat::{UtimensatFlags, utimensat};
+        use nix::sys::time::TimeSpec;
+        let at = (Self::of(dir)?.changed?.0 - 3600, 0);
+        let (access, change) = (TimeSpec::UTIME_OMIT, TimeSpec::new(at.0, at.1));
+        let _ = utimensat(AT_FDCWD, dir, &access, &change, UtimensatFlags::NoFollowSymlink);
+        let now = Self::of(dir)?;
+        Some(Self { changed: now.changed.filter(|changed| *changed == at), ..now })
+    }
 }
 
 impl Drop for Scratch {
@@ -296,5 +349,42 @@ mod tests {
         );
         drop(scratch);
         assert_eq!(disk::list(tmp.path()).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn whatever_an_attempt_leaves_is_seen_and_removed_and_an_untouched_folder_is_kept_as_it_is() {
+        let tmp = tempfile::tempdir().unwrap();
+        let vars = Vars::from([("TMPDIR".to_owned(), tmp.path().display().to_string())]);
+        let params = serde_json::from_value(serde_json::json!({"lr": 0.1})).unwrap();
+        let mut scratch = Scratch::make(&vars, tmp.path(), 3, &params).unwrap();
+        for (name, text) in [
+            ("", ""),
+            ("result.json", "7"),
+            ("", ""),
+            ("reason.txt", "no data"),
+            ("metrics.jsonl", "{\"a\": 1}\n"),
+            ("other", "x"),
+            ("", ""),
+        ] {
+            if !name.is_empty() {
+                fs::write(scratch.dir().join(name), text).unwrap();
+            }
+            scratch.close();
+            assert_eq!(scratch.is_untouched, name.is_empty(), "{name}");
+            let said = (
+                scratch.take_result().map(|value| value.to_string()),
+                scratch.take_reason(),
+                serde_json::to_string(&scratch.take_metrics(true)).unwrap(),
+            );
+            let text_of = |of: &str| (name == of).then(|| text.to_owned());
+            let rows = if name == "metrics.jsonl" { "[{\"a\":1}]" } else { "[]" };
+            assert_eq!(said, (text_of("result.json"), text_of("reason.txt"), rows.to_owned()));
+            scratch = scratch.again(&params).unwrap().unwrap();
+            assert_eq!(disk::list(scratch.dir()).unwrap(), ["params.json"]);
+        }
+        // One that was removed is made anew.
+        fs::remove_dir_all(scratch.dir()).unwrap();
+        scratch.close();
+        assert!(scratch.is_gone() && scratch.again(&params).unwrap().is_none());
     }
 }

@@ -15,14 +15,10 @@ fn plan(trials: usize) -> String {
     )
 }
 
-/// The calls on the tree of the worker of the one trial in this array, one a line.
-fn calls_of_worker(world: &mut World, array: usize) -> String {
-    world.set("SLURM_ARRAY_TASK_ID", "0");
-    world.set("SLURM_JOB_ID", "7");
-    let array = array.to_string();
+/// The calls on the tree that the program makes with these arguments, one a line.
+fn calls_of(world: &mut World, args: &[&str]) -> String {
     let trace = ["-f", "-e", "trace=%file", "-o", "trace", PROGRAM];
-    let worker = ["worker", "--sweep", "results/s", "--first", "0", "--count", "1", "--gate"];
-    let ran = world.call("strace", &[&trace[..], &worker, &["--wave", &array]].concat());
+    let ran = world.call("strace", &[&trace[..], args].concat());
     assert_eq!(ran.code, 0, "{}", ran.whole());
     let tree = world.text_path("results/s");
     let trace = world.read("trace");
@@ -31,6 +27,14 @@ fn calls_of_worker(world: &mut World, array: usize) -> String {
         let _ = writeln!(all, "{call}");
         all
     })
+}
+
+/// Those of the worker of the one trial in this array.
+fn calls_of_worker(world: &mut World, array: usize) -> String {
+    world.set("SLURM_ARRAY_TASK_ID", "0");
+    world.set("SLURM_JOB_ID", "7");
+    let worker = ["worker", "--sweep", "results/s", "--first", "0", "--count", "1", "--gate"];
+    calls_of(world, &[&worker[..], &["--wave", &array.to_string()]].concat())
 }
 
 #[test]
@@ -47,4 +51,19 @@ fn a_worker_makes_at_most_thirty_calls_on_the_tree_whatever_was_submitted_before
     }
     let states = world.column("state");
     assert_eq!(states.iter().filter(|state| *state == "\"done\"").count(), 4, "{states:?}");
+}
+
+#[test]
+fn an_agent_makes_at_most_two_calls_on_the_tree_for_a_trial() {
+    let calls = |trials: usize| {
+        let mut world = World::new();
+        world.write("plan.toml", &plan(trials));
+        let calls = calls_of(&mut world, &["worker", "--pull", "plan.toml", "--slots", "2", "-q"]);
+        assert_eq!(world.column("state"), vec!["\"done\""; trials]);
+        calls
+    };
+    let (few, many) = (calls(20), calls(420));
+    // Beside what it does once a second and in the end.
+    let (few, many) = (few.lines().count(), many.lines().count());
+    assert!(many.saturating_sub(few) <= 2 * 400, "{few} calls for 20 trials, {many} for 420");
 }

@@ -113,14 +113,15 @@ impl Slot {
         Ok(all)
     }
 
+    fn open_log(&self) -> Result<File> {
+        let ending = format!("{}.log", self.number);
+        disk::open_to_append(&self.job.tree.agent_file(&self.agent, &ending))
+    }
+
     /// The slot's log, opened where it is not.
     fn log(&mut self) -> Result<&mut File> {
-        if self.log.is_none() {
-            let ending = format!("{}.log", self.number);
-            let path = self.job.tree.agent_file(&self.agent, &ending);
-            self.log = Some(disk::open_to_append(&path)?);
-        }
-        self.log.as_mut().ok_or_else(|| anyhow::anyhow!("opened above"))
+        let log = self.log.take().map_or_else(|| self.open_log(), Ok)?;
+        Ok(self.log.insert(log))
     }
 }
 
@@ -194,18 +195,14 @@ impl Place for Slot {
         run: (u32, u64),
         prepared: Prepared,
     ) -> Result<(), (Role, anyhow::Error)> {
-        let started = self.log().and_then(|log| {
-            let from = log.metadata().map(|m| m.len()).unwrap_or(0);
-            let output = log.try_clone().map_err(|e| process::start_fault("log", &e))?;
-            Ok((from, output))
-        });
-        let (from, output) = match started {
-            Ok(started) => started,
+        let log = match self.log.take().map_or_else(|| self.open_log(), Ok) {
+            Ok(log) => log,
             Err(error) => return Err((role, error)),
         };
+        let from = log.metadata().map(|m| m.len()).unwrap_or(0);
         let Prepared { argv, env, workdir, .. } = &prepared;
         let meter = Meter::begin(self.beside, false);
-        let pid = match process::start_on(argv, env, workdir, output, &self.cores) {
+        let pid = match process::start_on(argv, env, workdir, self.log.insert(log), &self.cores) {
             Ok(pid) => pid,
             Err(e) => {
                 let fault = starting::start_fault(&argv[0], workdir, env, &e);

@@ -23,6 +23,7 @@ impl Slot {
             None => {
                 let ended = self.look(others)?;
                 let program = &mut self.running.as_mut()?.work;
+                program.prepared.scratch.close();
                 program.result = program.prepared.scratch.take_result();
                 let until = Instant::now() + ended.exit.moment(program.result.is_some());
                 program.over.insert((ended, until)).clone()
