@@ -14,6 +14,7 @@ use crate::rank;
 use crate::scheduler::JobTime;
 use crate::tree::Tree;
 use crate::units::{WALLTIME_FORMS, parse_walltime};
+use crate::worker::process::prepare;
 use crate::worker::{self, Request, Which};
 
 /// Run one trial as one of its ranks (job scripts call this)
@@ -55,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long)]
     shared: bool,
     /// The sweep's folder
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["explain", "pull", "guard"])]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["explain", "pull", "guard", "command"])]
     sweep: Option<PathBuf>,
     /// Run this trial
     #[arg(long, value_name = "N", conflicts_with = "wave")]
@@ -87,6 +88,9 @@ pub(crate) struct Args {
     /// Wait for the end of the agent at the other end of standard input, and end what it leaves behind
     #[arg(long, hide = true)]
     guard: bool,
+    /// Become the command in this file: the end of a set-up script
+    #[arg(long = "become", value_name = "FILE", hide = true)]
+    command: Option<PathBuf>,
     /// Refuse a sweep with another token than this one, in `sweep.json`: the folder has a new sweep since the job was submitted
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
@@ -115,6 +119,11 @@ pub(super) fn run(args: Args, context: Context) -> Result<u8> {
     if args.guard {
         crate::pull::places::guard::stand();
         return Ok(0);
+    }
+    if let Some(file) = &args.command {
+        let (words, code) = prepare::become_command(file)?;
+        out::note(&words);
+        return Ok(code);
     }
     let folder = args.sweep.as_deref().or(args.pull.as_deref().map(Path::new));
     if let (Some(folder), Some(token)) = (folder, &args.token) {

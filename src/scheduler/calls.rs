@@ -10,6 +10,10 @@ use crate::host::process::{self, Output};
 use crate::rank::is_launcher_variable;
 use crate::scheduler::slurm::versions;
 
+/// What the names of variables begin with by which a person gives the scheduler's commands options of their own: a person's
+/// `SQUEUE_PARTITION` would hide jobs from us.
+const DEFAULTS: &[&str] = &["SQUEUE_", "SCANCEL_", "SACCT_", "SACCTMGR_", "SCONTROL_", "SINFO_"];
+
 /// The one door to the scheduler's commands.
 pub(crate) struct Calls {
     env: Vars,
@@ -19,10 +23,11 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Calls from this environment, without what an outer job or launcher has left in it.
+    /// Calls from this environment, without what an outer job or launcher has left in it, or a person for their own calls.
     pub(crate) fn new(vars: &Vars, limit: Duration) -> Self {
-        let kept = vars.iter().filter(|(name, _)| !is_launcher_variable(name));
-        let mut env: Vars = kept.map(|(k, v)| (k.clone(), v.clone())).collect();
+        let is_default = |name: &str| DEFAULTS.iter().any(|family| name.starts_with(family));
+        let mut env = vars.clone();
+        env.retain(|name, _| !is_launcher_variable(name) && !is_default(name));
         // Else squeue cuts a long list of indices short (squeue(1), ENVIRONMENT VARIABLES).
         env.insert("SLURM_BITSTR_LEN".to_owned(), "0".to_owned());
         Self { env, limit, made: 0 }
@@ -62,6 +67,15 @@ impl Calls {
             None => Err(refusal(argv, &output).into()),
         }
     }
+}
+
+/// What a call that succeeded has printed for people, a line each.
+pub(crate) fn said(argv: &[String], output: &Output) -> Vec<String> {
+    let lines = output.stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+    let own = format!("{}: ", argv[0]);
+    lines
+        .map(|line| format!("`{}` says: {}", argv[0], line.strip_prefix(&own).unwrap_or(line)))
+        .collect()
 }
 
 /// Whether a call has failed because the scheduler's server does not answer.

@@ -56,13 +56,6 @@ pub struct Head {
     pub plan_crc: Option<u32>,
 }
 
-impl Head {
-    /// The command of a trial within its argument vector, which the set-up script may precede.
-    pub(crate) fn own_command<'a>(&self, argv: &'a [String]) -> &'a [String] {
-        argv.get(if self.setup.is_some() { 2 } else { 0 }..).unwrap_or_default()
-    }
-}
-
 /// One trial of the table.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "Line")]

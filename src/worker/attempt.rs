@@ -206,7 +206,7 @@ impl Attempt<'_> {
 
     /// The start of what was prepared, if that was possible.
     fn start(&self, prepared: Option<&Prepared>) -> Event {
-        let argv = prepared.map(|own| self.job.head.own_command(&own.argv).to_vec());
+        let argv = prepared.map(|own| own.argv.clone());
         Event::Start(Start {
             trial: self.job.row.id,
             attempt: self.number,
@@ -287,6 +287,7 @@ impl Attempt<'_> {
     fn gather_ends(&mut self, started: &mut Started, mut own: Termination) -> Result<Ends> {
         let (trial, number) = (self.job.row.id, self.number);
         let Started { prepared, program, log, readers, others, limits, rank, .. } = started;
+        own.exit = prepared.exit(own.exit);
         let result = prepared.scratch.take_result();
         let is_robbed = prepared.scratch.is_gone();
         if own.stop.is_none() {

@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn what_is_ignored_or_blocked_here_is_not_in_the_program() {
         let tmp = tempfile::tempdir().unwrap();
-        let script = "grep -E 'SigBlk|SigIgn' /proc/$$/status";
-        let (_, text) = run(tmp.path(), &["sh", "-c", script], Some("/usr/bin:/bin")).unwrap();
+        let argv = ["grep", "-E", "SigBlk|SigIgn", "/proc/self/status"];
+        let (_, text) = run(tmp.path(), &argv, Some("/usr/bin:/bin")).unwrap();
         let none = "0000000000000000";
         assert_eq!(text, format!("SigBlk:\t{none}\nSigIgn:\t{none}\n"));
     }

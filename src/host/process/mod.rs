@@ -360,6 +360,12 @@ pub(crate) fn become_program(argv: &[String], vars: &[(&str, &str)]) -> Fault {
     start_fault(&argv[0], &error)
 }
 
+/// Becomes another program as this process is. Returns only if that fails: the number of the error.
+pub(crate) fn try_to_become(argv: &[String]) -> i32 {
+    let Some((program, args)) = argv.split_first() else { return nix::libc::ENOENT };
+    Command::new(program).args(args).exec().raw_os_error().unwrap_or(nix::libc::EINVAL)
+}
+
 /// Blocks a signal in this thread, and in the program that it becomes.
 pub(crate) fn block(signal: Signal) {
     let _ = SigSet::from_iter([signal]).thread_block();

@@ -43,7 +43,7 @@ pub(crate) static RUN: Section<Written> = section!("`[run]`", Written:
     "workdir" => workdir: LINE, "`\".\"`",
         "the folder in which the command runs; must be there on the node";
     "setup" => setup: TEXTS, "`[]`",
-        "lines of shell run before the command, in `workdir`: activate an environment, set a limit; the first that fails, or ends the shell, ends the attempt and is named (`set -e`: in `a && b` only `b` counts)";
+        "lines of shell run before the command, in `workdir`: activate an environment, set a limit; the first that fails, or ends the shell, ends the attempt and is named; see below";
     "modules" => modules: LINES, "`[]`",
         "environment modules loaded before `setup`, after those of the site profile";
     "env" => env: ENV, "`{}`",

@@ -462,7 +462,6 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             Err(error) => return self.not_started(role, attempt, &error),
         };
         let Sheet { argv, devices, snapshot } = P::sheet(&ready);
-        let argv = head.own_command(&argv).to_vec();
         let time = clock::now();
         let seq = self.lifecycle.membership.ledger.seq;
         let line = Event::Start(Start {

@@ -11,8 +11,9 @@ use crate::fault::{self, Fault};
 use crate::host::process::Output;
 use crate::host::{Vars, access, clock, disk};
 use crate::plan::{self, Plan, Resources};
+use crate::rank::is_launcher_variable;
 use crate::render::{Templates, context};
-use crate::scheduler::calls::{Calls, refusal};
+use crate::scheduler::calls::{self, Calls, refusal};
 use crate::scheduler::order::{self, Order};
 use crate::scheduler::{self, JobTime, Room, Scheduler, Wanted};
 use crate::site::{SchedulerKind, Site};
@@ -128,6 +129,7 @@ pub(crate) fn submit(
     options.retry.change(&mut diff);
     check_growth(plan, site, &diff)?;
     diff.left_alone().iter().for_each(|words| tell(words));
+    unused_defaults(kind, environment).iter().for_each(|words| tell(words));
     let mut run = Submission::new(source, site, templates, environment, asked, identity, &diff)?;
     let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
     run.max_running = site.caps.running(wish);
@@ -231,6 +233,20 @@ impl Asked {
     }
 }
 
+/// The options of sbatch that a person has in the environment: jobs get what the plan says, and these would go before it.
+fn unused_defaults(kind: SchedulerKind, environment: &Vars) -> Option<String> {
+    let names = environment.keys().filter(|name| name.starts_with("SBATCH_"));
+    let unused: Vec<&str> =
+        names.filter(|name| is_launcher_variable(name)).map(String::as_str).collect();
+    let is_there = kind == SchedulerKind::Slurm && !unused.is_empty();
+    is_there.then(|| {
+        let names = unused.join("`, `");
+        format!(
+            "`{names}` of the environment not used: `[resources]` of the plan says what jobs get"
+        )
+    })
+}
+
 /// One submission under way.
 pub(crate) struct Submission<'a> {
     pub(crate) journal: Journal,
@@ -254,6 +270,8 @@ pub(crate) struct Submission<'a> {
     pub(crate) began: f64,
     /// Whether the call made last was refused because the queue has no place.
     pub(crate) is_full: bool,
+    /// What the scheduler has said with jobs that it took.
+    heard: HashSet<String>,
     /// The trials that are queued or running, where the scheduler was asked.
     pub(crate) open_trials: Option<HashSet<u64>>,
 }
@@ -290,6 +308,7 @@ impl<'a> Submission<'a> {
             environment,
             began: clock::now(),
             is_full: false,
+            heard: HashSet::new(),
             open_trials: None,
         })
     }
@@ -359,6 +378,14 @@ impl Submission<'_> {
         })?;
         let since = clock::now();
         let output = self.calls.make(&argv)?;
+        if output.code == Some(0) {
+            // A site speaks to everybody who submits, with each array in the same words.
+            for words in calls::said(&argv, &output) {
+                if self.heard.insert(words.clone()) {
+                    tell(&words);
+                }
+            }
+        }
         self.is_full = false;
         let job = match (output.code, self.scheduler.submitted(&output.stdout)) {
             (Some(0), Some(job)) => job,
@@ -517,7 +544,6 @@ impl Submission<'_> {
     fn job_time(&self, array: &Array) -> Option<String> {
         let r = &array.resources;
         let is_asked_for = r.walltime_s.is_some()
-            || self.environment.contains_key("SBATCH_TIMELIMIT")
             || r.directives
                 .iter()
                 .chain(&self.site.scheduler.directives)

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -14,6 +15,9 @@ use crate::words;
 /// Bytes that are read at once: a program may write faster than its lines are recorded.
 const CHUNK: u64 = 1 << 20;
 
+/// Bytes by which a file is known again.
+const TAIL: usize = 256;
+
 /// Bytes of the longest line that is read.
 const LONGEST: usize = 4 << 20;
 
@@ -21,7 +25,11 @@ const LONGEST: usize = 4 << 20;
 #[derive(Debug)]
 pub struct Lines {
     path: PathBuf,
+    /// Bytes that were read.
     read: u64,
+    /// The last of these, and the file that they were in: what shows that it was written anew.
+    tail: Vec<u8>,
+    inode: u64,
     rest: Vec<u8>,
     /// Whether what follows belongs to a line that is too long.
     is_passing: bool,
@@ -37,6 +45,8 @@ impl Lines {
         Self {
             path,
             read: 0,
+            tail: Vec::new(),
+            inode: 0,
             rest: Vec::new(),
             is_passing: false,
             odd_lines: 0,
@@ -94,7 +104,7 @@ impl Lines {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
             other => other?,
         };
-        if !self.is_longer(&file) {
+        if !self.is_longer(&file)? {
             return Ok(());
         }
         file.seek(SeekFrom::Start(self.read))?;
@@ -102,6 +112,8 @@ impl Lines {
         let outcome = file.take(CHUNK).read_to_end(&mut self.rest);
         // Bytes that were read before an error stay.
         self.read += (self.rest.len() - before) as u64;
+        self.tail.extend_from_slice(&self.rest[before..]);
+        self.tail.drain(..self.tail.len().saturating_sub(TAIL));
         match outcome? {
             0 => Err(ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
@@ -130,13 +142,26 @@ impl Lines {
     }
 
     /// Whether there may be more to read; a file that was written anew is read from its beginning.
-    fn is_longer(&mut self, file: &fs::File) -> bool {
-        let len = file.metadata().map_or(0, |m| m.len());
-        if len < self.read {
+    fn is_longer(&mut self, file: &fs::File) -> io::Result<bool> {
+        let about = file.metadata()?;
+        if self.read > 0 && self.is_another(file, &about)? {
             (self.read, self.is_passing) = (0, false);
             self.rest.clear();
+            self.tail.clear();
         }
-        len > self.read
+        self.inode = about.ino();
+        Ok(about.len() > self.read)
+    }
+
+    /// Whether the file is not the one that was read, or not as it was then: a program may write it anew each time, or
+    /// replace it.
+    fn is_another(&self, file: &fs::File, about: &fs::Metadata) -> io::Result<bool> {
+        if about.ino() != self.inode || about.len() < self.read {
+            return Ok(true);
+        }
+        let mut tail = vec![0; self.tail.len()];
+        file.read_exact_at(&mut tail, self.read - self.tail.len() as u64)?;
+        Ok(tail != self.tail)
     }
 
     /// How many lines were left out.
@@ -295,6 +320,30 @@ mod tests {
         fs::write(&path, line.repeat(5000)).unwrap();
         assert!(!lines.take(false).is_empty() && lines.has_more());
         assert!(lines.complaint().is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_written_anew_is_read_anew_whatever_its_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m");
+        let replace = |text: &str| {
+            fs::write(folder.path().join("new"), text).unwrap();
+            fs::rename(folder.path().join("new"), &path).unwrap();
+        };
+        let write = |text: &str| fs::write(&path, text).unwrap();
+        for how in [&write as &dyn Fn(&str), &replace] {
+            let mut lines = Lines::of(path.clone());
+            let mut last = Vec::new();
+            // Of the same length, longer, shorter, and with all lines of before.
+            for text in ["7}\n", "8}\n", "10, \"more\": true}\n", "9}\n", "9}\n{\"epoch\": 11}\n"] {
+                how(&format!("{{\"epoch\": {text}"));
+                let rows = lines.take(false);
+                last.push(rows.last().map(|row| row["epoch"].to_string()).unwrap_or_default());
+            }
+            assert_eq!(last, ["7", "8", "10", "9", "11"]);
+            assert!(lines.take(true).is_empty() && lines.complaint().is_none());
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Prepares a rank before its program starts: the command filled in, the environment, the folders.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -31,8 +31,10 @@ use crate::worker::process::{heavy, launch, starting};
 
 /// Everything that a rank needs to start its program.
 pub(crate) struct Prepared {
-    /// The argument vector, set-up script included.
+    /// The argument vector of the command.
     pub(crate) argv: Vec<String>,
+    /// The words that start the set-up, which becomes the command.
+    setup: Option<Vec<String>>,
     /// Whether it is our own trainer.
     pub(crate) is_trainer: bool,
     /// All variables that the program gets.
@@ -70,6 +72,30 @@ pub(crate) fn notice_at(notice: Notice, deadline: Instant) -> Option<(Signal, In
 }
 
 impl Prepared {
+    /// The words that are started: those of the command, or of the set-up that becomes the command.
+    pub(crate) fn words(&self) -> &[String] {
+        self.setup.as_ref().unwrap_or(&self.argv)
+    }
+
+    /// Whether a set-up has not become the command, whatever it has ended with.
+    fn is_set_up_alone(&self) -> bool {
+        self.setup.is_some() && self.scratch.command().exists()
+    }
+
+    /// The exit of the command, of which this is the process: a set-up that ends with 0 has failed.
+    pub(crate) fn exit(&self, exit: Exit) -> Exit {
+        match exit.code {
+            0 if self.is_set_up_alone() => Exit { code: 1, ..exit },
+            _ => exit,
+        }
+    }
+
+    /// Why there was no command, where nobody says so.
+    pub(crate) fn why_set_up_alone(&self) -> Option<Why> {
+        let words = "the set-up ended before the command began";
+        self.is_set_up_alone().then(|| Why::new(Cause::SetUp, words))
+    }
+
     /// Tells the program when it is asked to end, if anything limits it.
     pub(crate) fn limit(&mut self, deadline: Option<Instant>) {
         if let Some(deadline) = deadline {
@@ -107,8 +133,9 @@ impl Prepared {
         }
         let memory = self.memory.why(exit.signal, peak_memory, job.resources.memory_mib);
         memory.map(|words| Why::new(Cause::OutOfMemory, words)).or_else(|| {
-            let program = job.head.own_command(&self.argv).first()?;
+            let program = self.argv.first()?;
             starting::said_by_shell(exit.code, program, &self.workdir, &self.env)
+                .or_else(|| self.why_set_up_alone())
         })
     }
 }
@@ -220,16 +247,63 @@ pub(crate) fn prepare_in(
             env.entry("USER".to_owned()).or_insert_with(access::own_name);
         }
     }
-    if let Some((shell, script)) = &head.setup {
-        // A sweep may have been moved since the script was written down.
-        let own = tree.setup_script(head.first);
-        let script = if access::check_use(&own)? { &own } else { script };
-        argv.splice(0..0, [path_text(shell), path_text(script)]);
-    }
+    let setup = match &head.setup {
+        Some((shell, script)) => {
+            // A sweep may have been moved since the script was written down.
+            let own = tree.setup_script(head.first);
+            let script = if access::check_use(&own)? { &own } else { script };
+            Some(set_up(shell, script, &argv, &scratch)?)
+        }
+        None => None,
+    };
     let gpus = Sampler::start(job, &env);
     let is_trainer = head.run.train.is_some();
     let memory = Memory::watch();
-    Ok(Prepared { argv, is_trainer, env, workdir, snapshot, devices, scratch, sync, gpus, memory })
+    Ok(Prepared {
+        argv,
+        setup,
+        is_trainer,
+        env,
+        workdir,
+        snapshot,
+        devices,
+        scratch,
+        sync,
+        gpus,
+        memory,
+    })
+}
+
+/// The words that start a set-up script, which becomes the command of its own accord: what it runs in the end is a program
+/// of ours, which takes the command from a file. So nothing that the script sources can change the command, and an end before
+/// is told from the command's.
+///
+/// # Errors
+/// When the node's disk refuses.
+fn set_up(shell: &Path, script: &Path, argv: &[String], scratch: &Scratch) -> Result<Vec<String>> {
+    let file = scratch.command();
+    fs::write(&file, serde_json::to_vec(argv)?).map_err(|e| disk::fault("write", &file, &e))?;
+    let own = disk::own_executable()?;
+    let paths = [shell, script, &own].map(path_text);
+    Ok(paths
+        .into_iter()
+        .chain(["worker", "--become"].map(str::to_owned))
+        .chain([path_text(&file)])
+        .collect())
+}
+
+/// Becomes the command that [`set_up`] has left in this file. Returns only if that fails: the words and the exit code with
+/// which a shell says so.
+///
+/// # Errors
+/// When the file cannot be read or removed.
+pub(crate) fn become_command(file: &Path) -> Result<(String, u8)> {
+    let argv: Vec<String> = serde_json::from_str(&disk::read(file)?)?;
+    disk::remove_if_there(file)?;
+    let error = process::try_to_become(&argv);
+    let program = argv.first().map_or("", String::as_str);
+    let words = format!("{program}: {}", nix::Error::from_raw(error).desc());
+    Ok((words, if error == nix::libc::ENOENT { 127 } else { 126 }))
 }
 
 /// The variables by which a program knows its trial and its files.
@@ -374,7 +448,8 @@ pub(crate) fn start_program(
         true => process::Sink::Pipes,
         false => process::Sink::File(log.try_clone().map_err(|e| process::start_fault("log", &e))?),
     };
-    let Prepared { argv, env, workdir, .. } = prepared;
-    process::start(argv, env, workdir, sink, Signal::SIGKILL, keep, &[])
-        .map_err(|e| starting::start_fault(&argv[0], workdir, env, &e))
+    let Prepared { env, workdir, .. } = prepared;
+    let words = prepared.words();
+    process::start(words, env, workdir, sink, Signal::SIGKILL, keep, &[])
+        .map_err(|e| starting::start_fault(&words[0], workdir, env, &e))
 }

@@ -141,6 +141,11 @@ impl Scratch {
         self.dir.join("sync-odd.txt")
     }
 
+    /// The command that a set-up script is to become, a JSON list: there until it does.
+    pub(crate) fn command(&self) -> PathBuf {
+        self.dir.join("command.json")
+    }
+
     /// A file of the worker's own in the folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)

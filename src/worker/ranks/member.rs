@@ -192,6 +192,7 @@ impl Started {
                 }
                 Happening::Stopping(_) => None,
             });
+        ended.exit = prepared.exit(ended.exit);
         if ended.stop.is_none() {
             // Rank 0 decides about a program that has declared its end.
             ended.stop = child::overheard(&ended, false, signals, &clock);
@@ -246,7 +247,8 @@ fn report(job: &Job, prepared: &mut Prepared, ended: &Termination, used: Used, w
         let of_exit = if exit.signal.is_some() { Cause::Signal } else { Cause::ExitCode };
         Why::new(cause::log::of_reason(&words).unwrap_or(of_exit), words)
     };
-    let why = prepared.scratch.take_reason().map(own).or_else(memory).filter(|_| !well);
+    let seen = || memory().or_else(|| prepared.why_set_up_alone());
+    let why = prepared.scratch.take_reason().map(own).or_else(seen).filter(|_| !well);
     let (cause, reason) = why.map(|why| (why.cause, why.words)).unzip();
     let stop = match ended.stop {
         Some(Stop::Peer) => Some(Asked::Rank0),

@@ -1,25 +1,42 @@
 #!/bin/bash
 # Prepares the environment of a trial of sweep demo, then becomes its command.
 # Every rank runs it, in the trial's working folder; its output is in the trial's log.
+# The lines below see no arguments, and cannot change what is run at the end.
+readonly hpcsweep_command=("$@")
+set --
 set -e
-fail() {
+hpcsweep_failed() {
+  # After `set +e` nothing fails.
+  case $- in *e*) ;; *) return 0 ;; esac
   trap - ERR EXIT
-  echo "the set-up failed at: $1" | tee "${HPCSWEEP_REASON:-/dev/null}" >&2
-  exit "${2:-1}"
+  local what=$1 line=${BASH_LINENO[${#BASH_LINENO[@]} - 2]} lines
+  if [ "${BASH_SOURCE[1]}" != "$0" ]; then
+    # A line of somebody else's file: first that of this script which has sourced it.
+    mapfile -t -s $((line - 1)) -n 1 lines <"$0"
+    what="${lines[0]} (${BASH_SOURCE[1]}, line ${BASH_LINENO[0]}: $1)"
+  fi
+  hpcsweep_say "$what" 1
 }
-trap 'fail "$BASH_COMMAND"' ERR
+hpcsweep_say() {
+  trap - ERR EXIT
+  echo "the set-up failed at: $1" >&2
+  echo "the set-up failed at: $1" >"${HPCSWEEP_REASON:-/dev/null}"
+  exit "$2"
+}
+trap 'hpcsweep_failed "$BASH_COMMAND"' ERR
 # If a sourced file is missing, the shell ends without ERR, and `exit 0` would look like the command's end.
-trap 'code=$?; fail "$BASH_COMMAND" $((code > 0 ? code : 1))' EXIT
+trap 'code=$?; hpcsweep_say "$BASH_COMMAND" $((code > 0 ? code : 1))' EXIT
 if ! type module >/dev/null 2>&1; then
   for init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh "${MODULESHOME:-/usr/share/modules}/init/bash"; do
     # shellcheck disable=SC1090
     if [ -r "$init" ]; then . "$init"; break; fi
   done
 fi
-module load cuda/12.4 || fail 'module load cuda/12.4'
-module load 'my module'\''s' || fail 'module load my module'\''s'
+module load cuda/12.4 || hpcsweep_say 'module load cuda/12.4' 1
+module load 'my module'\''s' || hpcsweep_say 'module load my module'\''s' 1
 source /etc/profile
 export A="$HOME"
 cd / && umask 077
 trap - ERR EXIT
-exec "$@"
+unset -f exec
+exec "${hpcsweep_command[@]}"

@@ -48,6 +48,85 @@ fn a_set_up_that_ends_names_its_last_command() {
     }
 }
 
+/// Files that sites have their users source.
+fn site_files(world: &World) {
+    for (name, text) in [
+        ("shift.sh", "while [ $# -gt 0 ]; do shift; done\n"),
+        ("options.sh", "while getopts 'xc:' option; do :; done; shift $((OPTIND - 1))\n"),
+        ("set.sh", "set -- one two\n"),
+        (
+            "takes.sh",
+            "for word do shift; case $word in --*) ;; *) set -- \"$@\" \"$word\";; esac; done\n",
+        ),
+        ("split.sh", "IFS=:/; set -f -u\n"),
+        ("trap.sh", "trap 'echo bye' EXIT ERR; trap '' INT\n"),
+        ("exec.sh", "exec() { echo no exec; }; trap() { :; }\n"),
+        ("careless.sh", "set +e\nfalse\ngrep -q optional /dev/null\nfalse\n"),
+        ("own.sh", "echo \"$# $*\"\n"),
+        (
+            "vendor.sh",
+            "true\nhave() { [ -e /nonexistent ]; }\ngrep -q optional /dev/null\nexport READY=1\n",
+        ),
+        ("inner.sh", ". ./vendor.sh\n"),
+        ("leaves.sh", "trap - EXIT ERR; exit 0\n"),
+        ("becomes.sh", "trap - EXIT ERR; exec true\n"),
+    ] {
+        world.write(name, text);
+    }
+}
+
+#[test]
+fn what_a_set_up_sources_sees_no_arguments_and_cannot_change_the_command() {
+    let command = "[\"sh\", \"-c\", \"printf '<%s>' \\\"$0\\\" \\\"$@\\\" >got\", \"--config=a b\", \"--force\", \"\", \"lr=0.1\"]";
+    for file in [
+        "shift.sh",
+        "options.sh",
+        "set.sh",
+        "takes.sh",
+        "split.sh",
+        "trap.sh",
+        "exec.sh",
+        "careless.sh",
+        "own.sh",
+    ] {
+        let world = World::new();
+        site_files(&world);
+        world.local(&plan(command, &format!("setup = [\"source ./{file}\"]\n")), &[]).ok();
+        assert_eq!(world.read("got"), "<--config=a b><--force><><lr=0.1>", "{file}");
+        if file == "own.sh" {
+            assert_eq!(world.run(&["logs", "0"]).ok(), "0 \n");
+        }
+    }
+}
+
+#[test]
+fn a_set_up_that_ends_before_the_command_has_failed_whatever_it_does() {
+    let inner = " (./vendor.sh, line 3: grep -q optional /dev/null)";
+    for (lines, code, why) in [
+        ("source ./vendor.sh", 1, format!("failed at: source ./vendor.sh{inner}")),
+        (". ./inner.sh", 1, ". ./inner.sh".to_owned()),
+        ("source ./leaves.sh", 1, "ended before the command began".to_owned()),
+        ("source ./becomes.sh", 1, "ended before the command began".to_owned()),
+        ("exec true", 1, "ended before the command began".to_owned()),
+        ("trap - EXIT ERR; exit 9", 9, "ended before the command began".to_owned()),
+    ] {
+        let reasons = said(site_files, &shell("touch ran", &format!("setup = [\"{lines}\"]\n")));
+        for reason in reasons {
+            let is_told = reason.starts_with(&format!("exit code {code}: the set-up "));
+            assert!(is_told && reason.contains(&why), "{lines}: {reason}");
+        }
+    }
+}
+
+#[test]
+fn a_set_up_template_of_before_still_becomes_the_command() {
+    let world = World::new();
+    world.write("t/setup.sh.tera", "#!{{ shell }}\nset -e\nexport A=1\nexec \"$@\"\n");
+    let ran = world.local(&shell("echo $A $1", ""), &["--templates", "t"]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
+    assert_eq!(world.run(&["logs", "0"]).ok(), "1\n");
+}
+
 #[test]
 fn a_program_that_cannot_be_started_is_told_from_a_script_that_cannot() {
     let crlf = |world: &World| program(world, "run.sh", "#!/bin/sh\r\necho\r\n");

@@ -200,7 +200,8 @@ impl Place for Slot {
             Err(error) => return Err((role, error)),
         };
         let from = log.metadata().map(|m| m.len()).unwrap_or(0);
-        let Prepared { argv, env, workdir, .. } = &prepared;
+        let Prepared { env, workdir, .. } = &prepared;
+        let argv = prepared.words();
         let meter = Meter::begin(self.beside, false);
         let pid = match process::start_on(argv, env, workdir, self.log.insert(log), &self.cores) {
             Ok(pid) => pid,

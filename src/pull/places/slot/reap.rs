@@ -54,6 +54,7 @@ impl Slot {
             Err(_) => (std::process::ExitStatus::from_raw(0x100), Spent::default()),
         };
         let exit = Exit::of(status, running.since.elapsed(), has_handler);
+        let exit = running.work.prepared.exit(exit);
         process::signal_group(pid, Signal::SIGKILL);
         let spent = spent.and(process::end_marked(others, MARK, &self.mark));
         let len = self.log.as_ref().and_then(|log| log.metadata().ok()).map_or(0, |m| m.len());
