@@ -43,6 +43,12 @@ impl Exit {
         Self { code, signal, duration_s, has_handler: false }
     }
 
+    /// Whether a program that was told that its time will be over has left before it had finished: `is_declared` says that
+    /// it has finished.
+    pub(crate) fn is_leave(&self, is_declared: bool) -> bool {
+        self.code == 0 && !is_declared
+    }
+
     /// How long after the end of a program a signal to its worker still explains that end; `is_declared`: it has left a
     /// result. The wait is short: for a program that cannot have been asked to stop, it is a twentieth of the program's
     /// own time at most.

@@ -241,6 +241,8 @@ pub(crate) struct Facts {
     pub(crate) leaves_stalled: bool,
     /// Whether it gives a job the environment that the job was submitted from.
     pub(crate) brings_environment: bool,
+    /// What the names of the variables begin with that are options of a submission, where the scheduler has such.
+    pub(crate) options: Option<&'static str>,
     /// Directives that a site's caps forbid.
     pub(crate) ways: Ways,
     /// The variable that holds a job's id.

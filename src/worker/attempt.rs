@@ -291,7 +291,9 @@ impl Attempt<'_> {
         let result = prepared.scratch.take_result();
         let is_robbed = prepared.scratch.is_gone();
         if own.stop.is_none() {
-            own.stop = child::overheard(&own, result.is_some(), self.signals, limits);
+            let has_left = own.is_warned && own.exit.is_leave(result.is_some());
+            own.stop = child::overheard(&own, result.is_some(), self.signals, limits)
+                .or(has_left.then_some(Stop::Walltime));
             own.asked_at = own.stop.map(|_| Instant::now());
         }
         program.ended(own.exit.code == 0 && own.stop.is_none());

@@ -75,7 +75,11 @@ impl CommandTemplate {
         let mut filler = Filler { params, extra, parsed: &self.parsed, context: None };
         let mut argv = Vec::with_capacity(self.command.len());
         for (i, template) in self.command.iter().enumerate() {
-            argv.push(filler.fill(template).map_err(|f| named(f, &argument_name(self.what, i)))?);
+            let text = filler.fill(template).map_err(|f| named(f, &argument_name(self.what, i)))?;
+            // A choice that chose nothing is no argument; a value that is empty is one.
+            if i == 0 || !text.is_empty() || !template.has_statements() {
+                argv.push(text);
+            }
         }
         let mut env = Vec::with_capacity(self.env.len());
         for (name, template) in &self.env {

@@ -22,6 +22,11 @@ impl Template {
         is_plain(&self.source)
     }
 
+    /// Whether it has statements, as `{% if amp %}` is one.
+    pub(crate) fn has_statements(&self) -> bool {
+        self.source.contains("{%")
+    }
+
     /// The dotted name that is all it holds (`{{ opt.lr }}`).
     pub(crate) fn name(&self) -> Option<&str> {
         let name = self.source.strip_prefix("{{")?.strip_suffix("}}")?.trim_matches(' ');

@@ -46,6 +46,7 @@ const FACTS: Facts = Facts {
     believes_ends: false,
     leaves_stalled: true,
     brings_environment: false,
+    options: None,
     ways: Ways {
         walltime: &["walltime=", "min_walltime=", "max_walltime="],
         nodes: &["select=", "nodes=", "nodect="],

@@ -42,6 +42,7 @@ const FACTS: Facts = Facts {
     believes_ends: true,
     leaves_stalled: false,
     brings_environment: true,
+    options: Some("SBATCH_"),
     ways: Ways {
         walltime: &["--time", "-t"],
         nodes: &["--nodes", "-N", "--nodelist", "-w", "--nodefile", "-F"],

@@ -129,7 +129,7 @@ pub(crate) fn submit(
     options.retry.change(&mut diff);
     check_growth(plan, site, &diff)?;
     diff.left_alone().iter().for_each(|words| tell(words));
-    unused_defaults(kind, environment).iter().for_each(|words| tell(words));
+    unused_options(&*asked.scheduler, environment).iter().for_each(|words| tell(words));
     let mut run = Submission::new(source, site, templates, environment, asked, identity, &diff)?;
     let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
     run.max_running = site.caps.running(wish);
@@ -233,18 +233,18 @@ impl Asked {
     }
 }
 
-/// The options of sbatch that a person has in the environment: jobs get what the plan says, and these would go before it.
-fn unused_defaults(kind: SchedulerKind, environment: &Vars) -> Option<String> {
-    let names = environment.keys().filter(|name| name.starts_with("SBATCH_"));
+/// The options of a submission that a person has in the environment: jobs get what the plan says, and these would go
+/// before it.
+fn unused_options(scheduler: &dyn Scheduler, environment: &Vars) -> Option<String> {
+    let family = scheduler.facts().options?;
+    let named = environment.keys().filter(|name| name.starts_with(family));
     let unused: Vec<&str> =
-        names.filter(|name| is_launcher_variable(name)).map(String::as_str).collect();
-    let is_there = kind == SchedulerKind::Slurm && !unused.is_empty();
-    is_there.then(|| {
-        let names = unused.join("`, `");
-        format!(
-            "`{names}` of the environment not used: `[resources]` of the plan says what jobs get"
-        )
-    })
+        named.filter(|name| is_launcher_variable(name)).map(String::as_str).collect();
+    let names = unused.join("`, `");
+    let words = format!(
+        "`{names}` of the environment not used: `[resources]` of the plan says what jobs get"
+    );
+    (!unused.is_empty()).then_some(words)
 }
 
 /// One submission under way.

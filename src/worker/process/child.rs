@@ -31,6 +31,8 @@ pub(crate) struct Termination {
     pub(crate) stop: Option<Stop>,
     /// When it was asked to end; `None` if it was not.
     pub(crate) asked_at: Option<Instant>,
+    /// Whether it had got the plan's signal before.
+    pub(crate) is_warned: bool,
     /// When its end was seen.
     pub(crate) at: Instant,
     /// What it has used, with all that it had started.
@@ -158,6 +160,7 @@ pub(crate) fn wait(
                 exit: Exit::of(status, (at - start).saturating_sub(slept), has_handler),
                 stop: stop.map(|(why, _)| why),
                 asked_at: stop.map(|(_, at)| at),
+                is_warned: limits.notice.is_some() && notice.is_none(),
                 at,
                 spent: spent.and(strays),
             };

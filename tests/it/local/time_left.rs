@@ -71,6 +71,22 @@ fn each_trial_of_a_packed_element_has_its_own_deadline_and_signal() {
 }
 
 #[test]
+fn a_program_that_leaves_with_0_at_the_signal_has_not_finished_unless_it_says_so() {
+    for (says, state) in [("", "timeout"), ("echo 7 >$HPCSWEEP_RESULT; ", "done")] {
+        let code = format!("trap '{says}exit 0' USR1; while :; do sleep 100 & wait; done");
+        for args in
+            [&["submit", "plan.toml", "--local", "-q"][..], &["worker", "--pull", "plan.toml"]]
+        {
+            let world = World::new();
+            let rest = "signal = \"USR1@2\"\n[resources]\nwalltime = \"5s\"\n";
+            world.write("plan.toml", &shell(&code, rest));
+            world.run(args);
+            assert_eq!(world.column("state"), [format!("\"{state}\"")], "{args:?}");
+        }
+    }
+}
+
+#[test]
 fn a_program_that_begins_too_late_for_the_signal_gets_none() {
     let world = World::new();
     // The first attempt ends by the signal, which would kill the second: that does not handle it.

@@ -67,7 +67,8 @@ fn a_project_uses_its_own_copy_of_the_scripts() {
     let world = World::new();
     world.run(&["init", "demo"]).ok();
     let own = "demo/templates/setup.sh.tera";
-    let text = world.read(own).replace("exec \"$@\"", "echo my own copy\nexec \"$@\"");
+    let end = "unset -f exec\n";
+    let text = world.read(own).replace(end, &format!("echo my own copy\n{end}"));
     world.write(own, &text);
     world.run(&["submit", "demo/plan.toml"]).ok();
     let log = world.run(&["logs", "0", "demo/results/demo"]);

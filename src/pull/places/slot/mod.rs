@@ -31,6 +31,8 @@ pub(crate) struct Program {
     killed: bool,
     /// A signal that it still gets, and when.
     notice: Option<(Signal, Instant)>,
+    /// Whether it has got that signal.
+    is_warned: bool,
     pid: u32,
     meter: Meter,
     from: u64,
@@ -158,6 +160,7 @@ impl Place for Slot {
         let due = running.work.notice.take_if(|(_, at)| clock::awake() >= *at);
         if let Some((signal, _)) = due.filter(|_| is_open) {
             process::signal_group(running.work.pid, signal);
+            running.work.is_warned = true;
         }
     }
 
@@ -213,8 +216,17 @@ impl Place for Slot {
         };
         let notice = self.job.head.run.signal.zip(self.deadline);
         let notice = notice.and_then(|(notice, deadline)| notice_at(notice, deadline));
-        let program =
-            Program { prepared, killed: false, notice, pid, meter, from, over: None, result: None };
+        let program = Program {
+            prepared,
+            killed: false,
+            notice,
+            is_warned: false,
+            pid,
+            meter,
+            from,
+            over: None,
+            result: None,
+        };
         let (trial, limit) = (self.job.row.id, self.job.resources.walltime_s);
         self.running = Some(Running::begins(role, trial, run, limit, program));
         Ok(())

@@ -1,12 +1,13 @@
 //! The end of what runs in a slot, and the moment after it in which a signal may still come that explains it.
 
 use std::os::unix::process::ExitStatusExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
 use super::{Exited, Program, Running, Slot, Stop};
 use crate::attempt::exit::Exit;
+use crate::host::clock;
 use crate::host::process::{self, Spent};
 use crate::pull::places::guard::MARK;
 
@@ -25,8 +26,15 @@ impl Slot {
                 let program = &mut self.running.as_mut()?.work;
                 program.prepared.scratch.close();
                 program.result = program.prepared.scratch.take_result();
+                let has_left = program.is_warned && ended.exit.is_leave(program.result.is_some());
                 let until = Instant::now() + ended.exit.moment(program.result.is_some());
-                program.over.insert((ended, until)).clone()
+                let over = program.over.insert((ended, until)).clone();
+                if has_left {
+                    let why = self.what_was_due();
+                    let running = self.running.as_mut()?;
+                    running.stop.get_or_insert((why, Instant::now()));
+                }
+                over
             }
         };
         let running = self.running.as_mut()?;
@@ -40,6 +48,14 @@ impl Slot {
             return None;
         }
         Some((self.running.take()?, ended))
+    }
+
+    /// Which time the signal of the plan has come before: the trial's own, or that of the allocation.
+    fn what_was_due(&self) -> Stop {
+        let own = self.running.as_ref().and_then(Running::until_due);
+        let any = self.deadline.map(|at| at.saturating_duration_since(clock::awake()));
+        let is_own = own.zip(any).is_some_and(|(own, any)| own <= any + Duration::from_secs(1));
+        if is_own { Stop::Walltime } else { Stop::Allocation }
     }
 
     /// How the program has ended, if it has.
