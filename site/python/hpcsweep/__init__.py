@@ -34,9 +34,7 @@ __all__ = [
     "Sweep",
     "SweepError",
     "SyncError",
-    "add_distributed_samplers",
     "attempts",
-    "build_loader_sampler",
     "checkpoint_dir",
     "load",
     "mp_sync",
@@ -52,12 +50,15 @@ __all__ = [
     "world_size",
 ]
 
+# Not part of `from hpcsweep import *`, which would import torch.
+_OF_TORCH = ["add_distributed_samplers", "build_loader_sampler"]
+
 
 def __getattr__(name):
     # These need torch, which takes seconds to import: only who asks for them waits.
     if name in ("loaders", "samplers"):
         return importlib.import_module("." + name, __name__)
-    if name in ("add_distributed_samplers", "build_loader_sampler"):
+    if name in _OF_TORCH:
         return getattr(importlib.import_module(".loaders", __name__), name)
     # And this needs more of the standard library than a trial does.
     if name in ("Record", "Stopped", "Submission", "Sweep"):
@@ -68,4 +69,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted(__all__)
+    return sorted(__all__ + _OF_TORCH)

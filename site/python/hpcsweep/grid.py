@@ -266,6 +266,13 @@ def _is_same(one: Any, other: Any) -> bool:
     """Whether it does not matter which of two values a function gets, of which the plan holds the same."""
     if one is other:
         return True
+    # A tuple and a list, or numbers of two libraries, stand in the plan alike, and a function gets one of them.
+    if type(one) is not type(other) or str(getattr(one, "dtype", "")) != str(getattr(other, "dtype", "")):
+        return False
+    if type(one) in (list, tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if type(one) is dict:
+        return list(one) == list(other) and all(map(_is_same, one.values(), other.values()))
     if _fits(_plain_of(one)) and _fits(_plain_of(other)):
         # Infinity and the text `inf` do not.
         return _toml(_plain_of(one)) == _toml(_plain_of(other))

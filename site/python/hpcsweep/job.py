@@ -20,7 +20,7 @@ def main(given: List[str]) -> int:
     parser.add_argument("--script", help="the script that has the function")
     parser.add_argument("--module", help="the module that has it")
     parser.add_argument("--path", action="append", default=[], help="where modules are looked for")
-    parser.add_argument("--name", help="its name there; without one the script is run up to its sweep")
+    parser.add_argument("--name", help="its name there; without one the script or module is run up to its sweep")
     parser.add_argument("--positional", action="store_true", help="parameters have no names")
     parser.add_argument("--sweep", required=True, help="the folder of the results, as the script has it")
     parser.add_argument("arguments", nargs="*", help="of the script")
@@ -36,8 +36,12 @@ def main(given: List[str]) -> int:
         sys.path[0:1] = args.path
     sys.argv = [args.script or args.module, *args.arguments]
     if args.name is None:
-        runpy.run_path(args.script, run_name="__main__")
-        print("hpcsweep: `%s` has ended without a sweep in `%s`" % (args.script, args.sweep), file=sys.stderr)
+        if args.script:
+            runpy.run_path(args.script, run_name="__main__")
+        else:
+            runpy.run_module(args.module, run_name="__main__", alter_sys=True)
+        what = args.script or args.module
+        print("hpcsweep: `%s` has ended without a sweep in `%s`" % (what, args.sweep), file=sys.stderr)
         return 1
     module = _imported(args.script) if args.script else importlib.import_module(args.module)
     function = jobs.found(module, args.name)

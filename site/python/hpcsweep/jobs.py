@@ -47,6 +47,12 @@ def script() -> Optional[str]:
     return os.path.abspath(path) if path and os.path.isfile(path) else None
 
 
+def _started_as() -> Optional[str]:
+    """The name of the module that runs here as the program, where it was started by it (`python -m fits.sweep`)."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return None if spec is None else spec.name
+
+
 def found(module: Any, name: str) -> Any:
     """The member of a module with a dotted name; None if there is none."""
     for part in name.split("."):
@@ -60,17 +66,13 @@ def program_of(sweep: str, function: Any, grid: Grid) -> str:
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     name = getattr(function, "__qualname__", "")
     by_name = grid.is_plain() and module is not None and name and found(module, name) is function
-    path = script()
+    path, started_as = script(), _started_as()
     is_main = getattr(module, "__name__", "__main__") == "__main__"
     if by_name and (path is not None or not is_main):
-        if is_main:
+        if is_main and started_as is None:
             argv += ["--script", path or ""]
         else:
-            argv += ["--module", module.__name__]  # type: ignore[union-attr]
-            # An empty entry, as prompts and notebooks have, is the current folder.
-            for place in map(os.path.abspath, sys.path):
-                if not place.startswith((sys.prefix, sys.base_prefix)):
-                    argv += ["--path", place]
+            argv += _module(started_as if is_main else module.__name__)  # type: ignore[union-attr, arg-type]
         argv += ["--name", name] + (["--positional"] if grid.positional else [])
         # A script that submits where it is imported, too, serves then.
         return plans.program_line(argv + ["--sweep", sweep, "--", *sys.argv[1:]])
@@ -80,7 +82,18 @@ def program_of(sweep: str, function: Any, grid: Grid) -> str:
             "hint: write it into a file (`%%%%writefile fit.py` in a cell of its own) and import it from there"
             % (name or repr(function))
         )
-    return plans.program_line(argv + ["--script", path, "--sweep", sweep, "--", *sys.argv[1:]])
+    argv += ["--script", path] if started_as is None else _module(started_as)
+    return plans.program_line(argv + ["--sweep", sweep, "--", *sys.argv[1:]])
+
+
+def _module(name: str) -> List[str]:
+    """The arguments by which a job finds a module."""
+    argv = ["--module", name]
+    # An empty entry, as prompts and notebooks have, is the current folder.
+    for place in map(os.path.abspath, sys.path):
+        if not place.startswith((sys.prefix, sys.base_prefix)):
+            argv += ["--path", place]
+    return argv
 
 
 def enter(path: str, grid: Grid, function: Callable[..., Any], plan: plans.Text, write: Callable[[str], None]) -> None:

@@ -1,13 +1,15 @@
 """Calls the function of a sweep for what an agent hands over, and answers."""
 
 import ctypes
+import inspect
 import os
+import re
 import signal
 import sys
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Set, Tuple
 
 from . import trial
 from .agent import Agent
@@ -19,6 +21,8 @@ from .record import Metrics, Record, make
 # Of a traceback so much is kept, characters.
 DETAILS = 1 << 16
 REASON = 300
+# How an object is shown that has no text of its own.
+_NAMELESS = re.compile(r"^<.* at 0x[0-9a-fA-F]+>$", re.DOTALL)
 # How often it is looked whether a function is to be ended, seconds.
 WATCH = 0.2
 
@@ -192,7 +196,13 @@ class Runner:
                 seconds = time.perf_counter() - start
                 if watchdog is not None:
                     watchdog.end()
-            answer["value"] = clean(here.result if value is None else value, odd)
+            value = here.result if value is None else value
+            answer["value"] = clean(value, odd)
+            if odd:
+                _check_value(value, answer["value"])
+        except _NoValue as e:
+            del answer["value"]
+            answer.update(error=str(e), exit_code=1)
         except (KeyboardInterrupt, trial.Interrupted) as e:
             interrupt.count += isinstance(e, KeyboardInterrupt) and not interrupt.count
             answer["interrupted"] = True
@@ -267,6 +277,38 @@ class Runner:
         self.pending = None
         record["state"] = line["state"]
         self._tell(record)
+
+
+class _NoValue(Exception):
+    """What a function has returned has not run yet, or says nothing."""
+
+
+def refuse_lazy(function: Callable[..., Any]) -> None:
+    """A TypeError for a function whose call runs nothing of it."""
+    while hasattr(function, "func") and not hasattr(function, "__qualname__"):
+        function = function.func
+    for each in (function, getattr(type(function), "__call__", None)):
+        if inspect.iscoroutinefunction(each):
+            raise TypeError("%r is a coroutine function: a call runs nothing of it; call it by asyncio.run()" % function)
+        if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
+            raise TypeError("%r is a generator function: a call runs nothing of it; return its values in a list" % function)
+
+
+def _check_value(value: Any, text: Any) -> None:
+    """A _NoValue for a result of which only the name of an object would be kept."""
+    if inspect.isawaitable(value):
+        raise _NoValue("the function has returned a `%s`, which has not run: await it" % type(value).__name__)
+    for each in _texts(text):
+        if _NAMELESS.search(each):
+            raise _NoValue("the result has %s, which says nothing: return its value" % each[:REASON])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if type(value) is str:
+        yield value
+    elif type(value) in (dict, list):
+        for each in value.values() if type(value) is dict else value:
+            yield from _texts(each)
 
 
 def _failure(error: BaseException) -> Dict[str, Any]:

@@ -11,7 +11,7 @@ import time
 from typing import Any, Callable, Iterable, List, Optional, Union
 
 from . import grid as grids
-from . import jobs, runs
+from . import jobs, runner, runs
 from . import plan as plans
 from . import record as records
 from .program import SweepError, output_of
@@ -271,7 +271,8 @@ def _read(path: str) -> str:
 
 
 def _check(function: Callable[..., Any], grid: grids.Grid) -> None:
-    """Checks that the function takes the parameters, before all trials fail because of them."""
+    """Checks that the function runs when it is called, and takes the parameters, before all trials fail because of them."""
+    runner.refuse_lazy(function)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
