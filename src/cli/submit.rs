@@ -135,7 +135,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .into());
     }
     let here = local::LocalOptions {
-        jobs: args.jobs.or(args.max_running).map(|n| n as usize),
+        jobs: [args.jobs, args.max_running].into_iter().flatten().min().map(|n| n as usize),
         retry: again.clone(),
         repeats: true,
     };

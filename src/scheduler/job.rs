@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::calls::Calls;
 use super::{Facts, all};
 use crate::fault::Fault;
-use crate::host::Vars;
+use crate::host::{Vars, clock};
 
 /// The scheduler of the job that has these variables; `None` outside of jobs. A Slurm whose wrappers speak the language of
 /// PBS is Slurm.
@@ -51,9 +51,10 @@ pub(crate) fn memory_mib(vars: &Vars) -> Option<u64> {
     all().find_map(|scheduler| scheduler.job_memory_mib(vars)).filter(|mib| *mib > 0)
 }
 
-/// When the job ends, in Unix seconds, if its scheduler has provided that.
+/// When the job ends, in Unix seconds, if its scheduler has provided that. An end that has passed is that of another job: of one
+/// that a shell has outlived, say.
 pub(crate) fn told_end(vars: &Vars) -> Option<f64> {
-    all().find_map(|scheduler| scheduler.told_end(vars))
+    all().find_map(|scheduler| scheduler.told_end(vars)).filter(|end| *end > clock::now())
 }
 
 /// Asks the scheduler when the job ends, which began at about `began`; `None` where there is no answer within this time.
@@ -98,7 +99,10 @@ mod tests {
         assert_eq!(of(&array).as_deref(), Some("1000_1000"));
         assert_eq!(of(&["PBS_JOBID"]).as_deref(), Some("1000"));
         assert_eq!(of(&[]), None);
-        assert_eq!(told_end(&job(&["SLURM_JOB_END_TIME"])), Some(1000.0));
+        let ends = |text: &str| {
+            told_end(&Vars::from([("SLURM_JOB_END_TIME".to_owned(), text.to_owned())]))
+        };
+        assert_eq!((ends("4000000000"), ends("1000")), (Some(4e9), None));
         assert_eq!(told_end(&job(&["PBS_JOBID"])), None);
         assert_eq!(index(&job(&["PBS_ARRAY_INDEX"])).ok(), Some(1000));
         let fault = index(&job(&[])).unwrap_err();

@@ -177,8 +177,11 @@ pub(crate) trait Scheduler: fmt::Debug {
     fn expected_start(&self, calls: &mut Calls, element: &str) -> Option<String>;
 
     /// When it would start a job with these directives if it were submitted now, in its own words, where it says so.
-    fn would_start(&self, _calls: &mut Calls, _directives: &[String]) -> Option<String> {
-        None
+    ///
+    /// # Errors
+    /// When it would not take the job.
+    fn would_start(&self, _calls: &mut Calls, _directives: &[String]) -> Result<Option<String>> {
+        Ok(None)
     }
 
     /// The id of the job that has these variables, as its users know it.

@@ -26,6 +26,8 @@ pub(crate) struct Forecast {
     room: Option<Room>,
     /// When the first element would start, in the scheduler's words.
     pub(crate) start: Option<String>,
+    /// What it says instead, where it would not take them.
+    pub(crate) refused: Option<String>,
     /// Why the scheduler cannot be asked.
     why: Option<String>,
 }
@@ -87,8 +89,11 @@ fn asked(
     }
     let room = room.filter(|room| elements > room.free());
     let later = room.as_ref().map_or(0, |room| room.submissions(elements - now(room)));
-    let start = scheduler.would_start(&mut calls, directives);
-    Ok(Ok(Forecast { submissions: Some(1 + later), room, start, why: None }))
+    let (start, refused) = match scheduler.would_start(&mut calls, directives) {
+        Ok(start) => (start, None),
+        Err(error) => (None, Some(fault::sentence(&error))),
+    };
+    Ok(Ok(Forecast { submissions: Some(1 + later), room, start, refused, why: None }))
 }
 
 /// The elements that have a place now, beside the feeder.
@@ -107,6 +112,9 @@ impl Forecast {
             let now = thousands(now(room));
             let later = count(submissions - 1, "further submission");
             lines.push(format!("{room}: {now} elements now, the others in about {later}"));
+        }
+        if let Some(refused) = &self.refused {
+            lines.push(format!("would not be taken: {refused}"));
         }
         if let Some(start) = &self.start {
             let most = chain_s.map(|s| {

@@ -275,6 +275,7 @@ impl Rehearsal {
             "gb_hours": hours.gb,
             "gpu_hours": hours.gpu,
             "submissions": self.forecast.as_ref().and_then(|forecast| forecast.submissions),
+            "refused": self.forecast.as_ref().and_then(|forecast| forecast.refused.as_ref()),
             "expected_start": self.forecast.as_ref().and_then(|forecast| forecast.start.as_ref()),
             "code": self.code.as_ref().map(snapshot::Look::document),
             "notes": self.left_alone.iter().chain(&self.notes).collect::<Vec<_>>(),

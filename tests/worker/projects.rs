@@ -20,7 +20,9 @@ fn world() -> World {
 fn ran(template: &str, metric: &str) -> (World, Vec<f64>) {
     let world = world();
     world.run(&["init", "demo", "--template", template]).ok();
-    world.run(&["submit", "demo/plan.toml", "--local", "-j", "2"]).ok();
+    let ran = world.run(&["submit", "demo/plan.toml", "--local", "-j", "2"]);
+    let logs = || ["0", "1", "2", "3"].map(|trial| world.run(&["logs", trial]).whole()).concat();
+    assert!(ran.code == 0, "{}\n{}", ran.whole(), logs());
     let states: BTreeSet<String> = world.column("state").into_iter().collect();
     assert_eq!(states, BTreeSet::from(["\"done\"".to_owned()]), "{template}");
     let numbers = world.table(&[]).iter().map(|row| row[metric].as_f64().unwrap()).collect();

@@ -1,5 +1,5 @@
 //! Starting a program without copying this process. fork(2) copies the page tables of an agent and makes it pay again for each
-//! page that it then writes to: half of what a short trial costs. Here the child borrows our memory until it becomes the
+//! page that it then writes to: a third of what a short trial costs. Here the child borrows our memory until it becomes the
 //! program, as posix_spawn(3) does, which can set neither the folder (before glibc 2.29) nor the signal on our death.
 
 use std::ffi::{CStr, CString};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::calls::Calls;
+use super::calls::{Calls, refusal};
 use super::order::{Order, pieces};
 use super::{
     After, Answer, Charged, Facts, JobTime, Limits, Log, Question, Room, Scheduler, Wait, Wanted,
@@ -240,8 +240,13 @@ impl Scheduler for Slurm {
         commands::read_start(&calls.ask(&commands::start(element)).ok()?)
     }
 
-    fn would_start(&self, calls: &mut Calls, directives: &[String]) -> Option<String> {
-        commands::read_test(&calls.make(&commands::test(directives)).ok()?.stderr)
+    fn would_start(&self, calls: &mut Calls, directives: &[String]) -> Result<Option<String>> {
+        let argv = commands::test(directives);
+        let output = calls.make(&argv)?;
+        match output.code {
+            Some(0) => Ok(commands::read_test(&output.stderr)),
+            _ => Err(refusal(&argv, &output).into()),
+        }
     }
 
     fn job_id(&self, vars: &Vars) -> Option<String> {

@@ -97,6 +97,10 @@ pub(crate) struct Meter {
     /// The largest memory in a sample.
     peak: Option<(u64, MemorySource)>,
     last: u64,
+    /// The largest resident set of one process in a sample.
+    largest: u64,
+    /// What the kernel reports of the program at least, whatever it needs.
+    least: u64,
     processes: u32,
     threads: u32,
     /// The counters of the node, and when they are looked at next.
@@ -112,7 +116,14 @@ impl Meter {
     pub(crate) fn begin(share: u32, may_be_alone: bool) -> Self {
         let own = may_be_alone.then(Own::find).flatten();
         let pace = Pace::new(Instant::now(), share);
-        Self { pace, own, peak: None, last: 0, processes: 0, threads: 0, energy: None }
+        let (last, largest, least) = (0, 0, 0);
+        Self { pace, own, peak: None, last, largest, least, processes: 0, threads: 0, energy: None }
+    }
+
+    /// The program began in this process's memory ([`process::start_on`]), so that the kernel's peak of it is at least the peak
+    /// of this process then.
+    pub(crate) fn began_here(&mut self) {
+        self.least = process::spent_so_far().memory;
     }
 
     /// Begins with the program of a rank. Control groups are not asked on a machine without a scheduler, where the programs of
@@ -154,6 +165,7 @@ impl Meter {
     }
 
     fn memory(&mut self, found: &Snapshot) -> u64 {
+        self.largest = self.largest.max(found.largest);
         if let Some(own) = &mut self.own {
             if let Some(bytes) = own.look() {
                 self.saw(bytes, MemorySource::Cgroup);
@@ -181,9 +193,13 @@ impl Meter {
     /// All processes have ended, and have spent this.
     pub(crate) fn end(&mut self, spent: Spent, gpus: Vec<GpuUsage>) -> Used {
         let own = self.own.as_ref().and_then(Own::peak).map(|peak| (peak, MemorySource::Cgroup));
-        let seen = [Some((spent.memory, MemorySource::Rusage)), own, self.peak];
+        let kernel = match spent.memory > self.least || self.largest == 0 {
+            true => (spent.memory, MemorySource::Rusage),
+            false => (self.largest, MemorySource::Rss),
+        };
+        let seen = [Some(kernel), own, self.peak];
         let largest = seen.into_iter().flatten().max_by_key(|(bytes, _)| *bytes);
-        let (memory, source) = largest.unwrap_or((spent.memory, MemorySource::Rusage));
+        let (memory, source) = largest.unwrap_or(kernel);
         let seen = |n: u32| Some(n).filter(|n| *n > 0);
         let mut usage = usage(spent, source, seen(self.processes), seen(self.threads));
         usage.gpus = gpus;
@@ -270,5 +286,14 @@ mod tests {
         assert_eq!(end(7, None), (7, MemorySource::Rusage, None));
         assert_eq!(end(7, Some((9, MemorySource::Pss))), (9, MemorySource::Pss, None));
         assert_eq!(end(7, Some((5, MemorySource::Rss))), (7, MemorySource::Rusage, None));
+        // What began in the memory of a large process.
+        let end = |largest: u64, memory: u64| {
+            let mut meter = Meter { largest, least: 9, ..Meter::begin(1, false) };
+            let used = meter.end(Spent { memory, ..Spent::default() }, Vec::new());
+            (used.memory, used.usage.memory_source)
+        };
+        assert_eq!(end(0, 9), (9, MemorySource::Rusage));
+        assert_eq!(end(3, 9), (3, MemorySource::Rss));
+        assert_eq!(end(3, 10), (10, MemorySource::Rusage));
     }
 }

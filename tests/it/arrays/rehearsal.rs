@@ -64,7 +64,7 @@ fn a_dry_run_here_says_which_trials_would_run() {
         "arrays": [], "chains_as": null, "chains_why": "", "max_array_size": null,
         "submit_calls": 0, "scheduler_calls": 0, "units": null, "pilots": null, "slots": null,
         "at_once": cores, "cores": cores, "gpus": "", "core_hours": null, "gb_hours": null, "gpu_hours": 0.0,
-        "submissions": null, "expected_start": null, "code": null,
+        "submissions": null, "refused": null, "expected_start": null, "code": null,
         "notes": ["1 trial of earlier plans is not in this one: left alone"],
     });
     let shown = said.to_string().replace("$WORLD", world.text_path("").trim_end_matches('/'));
@@ -113,6 +113,18 @@ fn a_dry_run_for_a_scheduler_says_which_arrays_would_be_submitted() {
     // It is not run here meanwhile, and a dry run says so.
     let refused = dry(&world, &["--local"]);
     assert!(refused.contains("queued or running"), "{refused}");
+}
+
+#[test]
+fn a_dry_run_says_what_the_scheduler_would_refuse() {
+    let world = slurm();
+    world.write("plan.toml", &plan("1, 2"));
+    let words = "Memory specification can not be satisfied";
+    let text = format!("#!/bin/sh\necho 'allocation failure: {words}' >&2\nexit 1\n");
+    world.program("sbatch", &text);
+    let said = dry(&world, &["--slurm"]);
+    let line = format!("would not be taken: `sbatch` says: allocation failure: {words}\n");
+    assert!(said.ends_with(&format!("{line}exit code 0\n")), "{said}");
 }
 
 #[test]

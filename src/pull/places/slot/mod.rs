@@ -205,7 +205,7 @@ impl Place for Slot {
         let from = log.metadata().map(|m| m.len()).unwrap_or(0);
         let Prepared { env, workdir, .. } = &prepared;
         let argv = prepared.words();
-        let meter = Meter::begin(self.beside, false);
+        let mut meter = Meter::begin(self.beside, false);
         let pid = match process::start_on(argv, env, workdir, self.log.insert(log), &self.cores) {
             Ok(pid) => pid,
             Err(e) => {
@@ -214,6 +214,7 @@ impl Place for Slot {
                 return Err((role, fault.into()));
             }
         };
+        meter.began_here();
         let notice = self.job.head.run.signal.zip(self.deadline);
         let notice = notice.and_then(|(notice, deadline)| notice_at(notice, deadline));
         let program = Program {
