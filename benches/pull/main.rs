@@ -148,7 +148,7 @@ fn spawned(tmp: &Path) {
             ours / parallel,
         );
     }
-    println!("bounds: xargs 0.7, HyperQueue 3, GNU parallel 4\n");
+    println!("bounds: xargs 0.9 (4 slots), HyperQueue 3, GNU parallel 4\n");
 }
 
 /// Seconds that HyperQueue takes from submitting to the end, its server and worker being up.
