@@ -28,7 +28,7 @@ use crate::words;
 /// # Errors
 /// When there is none; the hint has the nearest.
 pub(crate) fn column(table: &Table, name: &str) -> Result<usize> {
-    if let Some(column) = table.columns.iter().position(|known| known == name) {
+    if let Some(column) = table.parameter(name) {
         return Ok(column);
     }
     let parameters = &table.columns[table.first_parameter..table.first_metric];

@@ -59,8 +59,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         true => context.out.raw(&crate::tree::to_json_line(&preview.document())?),
         false => context.out.page(&people(&preview, args.all)),
     }
-    warnings::warn_of_equal(&source.plan, context);
-    warnings::warn_of_unused_rules(&source.plan, context);
+    warnings::warn(&source.plan, context);
     Ok(0)
 }
 

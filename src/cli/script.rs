@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Context;
 use crate::fault::Fault;
-use crate::host::{clock, disk, process};
+use crate::host::{clock, disk, process, vars};
 use crate::submit::Source;
 use crate::worker::process::prepare;
 
@@ -37,7 +37,7 @@ pub(super) fn preview(path: &Path, arguments: &[String], context: &Context) -> R
     let text = ask(path, arguments, false, context)?;
     let plan = crate::plan::parse(&text, &path.display().to_string())?;
     // As if it lay beside the results, which its root names whole.
-    let own: PathBuf = Path::new(&plan.root).join(format!("{}.toml", plan.name));
+    let own: PathBuf = vars::at_home(&plan.root).join(format!("{}.toml", plan.name));
     Source::new(own, text, plan)
 }
 

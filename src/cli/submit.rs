@@ -125,10 +125,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     if let Some(trial) = args.smoke {
         return smoke::run(source, trial, args.templates.as_deref(), &site, context);
     }
-    warnings::warn_of_equal(&source.plan, context);
-    warnings::warn_of_unused_rules(&source.plan, context);
+    warnings::warn(&source.plan, context);
     let templates = source.templates(args.templates.as_deref(), &site)?;
     let is_here = !kind.takes_jobs();
+    if is_here {
+        warnings::warn_of_worlds(&source, context);
+    }
     if args.jobs.is_some() && pilots.is_none() && !is_here {
         return Err(Fault::request("`--jobs` belongs to `--local`")
             .hint("`--max-running N` throttles an array")

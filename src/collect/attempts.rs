@@ -75,7 +75,7 @@ const COLUMNS: [Entry; 36] = [
     ("gpu_utilization", Kind::Float, Some("%"), RECORD, "mean utilization of its GPUs"),
     ("gpu_energy_j", Kind::Float, Some("J"), RECORD, "energy of its GPUs"),
     ("node_energy_j", Kind::Float, Some("J"), RECORD, "energy of its nodes, if it had them alone"),
-    ("unread_lines", Kind::Int, None, RECORD, "metric lines that could not be read"),
+    ("unread_lines", Kind::Int, None, RECORD, "metric lines, and results, that could not be read"),
 ];
 
 /// The columns of attempts of one sweep or of several.

@@ -46,7 +46,7 @@ use crate::tree::code;
 use crate::tree::damage::Damaged;
 use crate::tree::records::{Attempt, Origin, Record, Usage};
 use crate::tree::table::Row;
-use crate::words;
+use crate::words::{self, thousands};
 use statistics::{Point, Statistic};
 
 /// The columns every table has, before parameters and metrics.
@@ -107,6 +107,15 @@ impl Cells {
     /// The cells with their columns.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Value)> {
         self.0.iter().map(|(column, value)| (*column, value))
+    }
+}
+
+/// The number of metric lines and results that could not be read, in words.
+pub(crate) fn unread_words(n: u64) -> String {
+    if n == 1 {
+        "1 metric line or result".to_owned()
+    } else {
+        format!("{} metric lines or results", thousands(n))
     }
 }
 
@@ -499,10 +508,12 @@ impl Builder {
     }
 }
 
-/// A name that two kinds of column share is followed by its kind.
+/// A name that two kinds of column share has its kind in front: `param.acc` and `metric.acc`. No column is `acc` then.
 fn name_columns(table: &mut Table, parameters: &[String], metrics: &[String]) {
     let mut taken: BTreeSet<String> = table.columns.iter().cloned().collect();
     taken.extend(UNREAD.map(str::to_owned));
+    let of_parameters: HashSet<&String> = parameters.iter().collect();
+    taken.extend(metrics.iter().filter(|name| of_parameters.contains(name)).cloned());
     let mut add = |name: &String, kind: &str, columns: &mut Vec<String>| {
         let mut shown = name.clone();
         while taken.contains(&shown) {
@@ -904,12 +915,31 @@ impl Table {
         self.rows.iter().filter_map(|row| self.function(row)).filter(|f| seen.insert(*f)).collect()
     }
 
+    /// The column of a parameter of this name, or of any other column.
+    pub(crate) fn parameter(&self, name: &str) -> Option<usize> {
+        self.column_of(name, self.first_parameter..self.first_metric, "param")
+    }
+
+    /// The column of this name among those of a kind, otherwise among all.
+    fn column_of(&self, name: &str, of_kind: Range<usize>, kind: &str) -> Option<usize> {
+        let shared = format!("{kind}.{name}");
+        let is_named = |at: &usize| self.columns[*at] == name;
+        let is_own = |at: &usize| self.columns[*at] == shared;
+        of_kind
+            .clone()
+            .find(is_named)
+            .or_else(|| of_kind.clone().find(is_own))
+            .or_else(|| (0..self.columns.len()).find(is_named))
+    }
+
     /// The column of a metric: any column.
     ///
     /// # Errors
     /// When there is none; the hint has the nearest.
     pub(crate) fn metric(&self, metric: &str) -> Result<usize> {
-        if let Some(column) = self.columns.iter().position(|c| c == metric) {
+        if let Some(column) =
+            self.column_of(metric, self.first_metric..self.columns.len(), "metric")
+        {
             return Ok(column);
         }
         let known: Vec<&str> =

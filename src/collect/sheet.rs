@@ -214,7 +214,9 @@ impl Sheet {
 
     /// The place of a column.
     fn place(&self, name: &str) -> Result<usize, Fault> {
-        if let Some(place) = self.columns.iter().position(|column| column.name == name) {
+        // A metric that shares its name with a parameter is meant: a table is sorted by results.
+        let place = |name: &str| self.columns.iter().position(|column| column.name == name);
+        if let Some(place) = place(name).or_else(|| place(&format!("metric.{name}"))) {
             return Ok(place);
         }
         let known: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();

@@ -62,7 +62,7 @@ struct Whole<'a> {
     usage: Option<&'a Usage>,
     /// As in the columns of the table.
     metrics: Map<String, Value>,
-    /// Metric lines that could not be read.
+    /// Metric lines and results that could not be read.
     unread_lines: u64,
     /// The end of what it printed, if it did not end well.
     output: Option<String>,

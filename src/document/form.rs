@@ -79,6 +79,47 @@ pub(crate) const LINE: Form<String> = Form {
     schema: line_schema,
 };
 
+/// A path. A person's own folder can stand first in it, as `~`; what only a shell fills in is refused.
+pub(crate) const PATH: Form<String> = Form {
+    read: |reader, entry| {
+        let path = reader.line_of_text(entry)?;
+        let of_shell = path
+            .strip_prefix("~/")
+            .unwrap_or(path.strip_prefix('~').filter(|rest| rest.is_empty()).unwrap_or(path));
+        let Some(found) = for_shells(of_shell) else { return Some(path.to_owned()) };
+        let sentence = format!("`{}` holds `{found}`, and no shell fills it in", entry.key);
+        reader.wrong(entry.at, sentence, "write the path itself; `~/` in front is your home");
+        None
+    },
+    schema: line_schema,
+};
+
+/// What a shell would fill in of a text: `~` in front, `$NAME` or `${NAME}`. Expressions of templates are none of it.
+pub(crate) fn for_shells(text: &str) -> Option<&str> {
+    if text == "~" || text.starts_with("~/") {
+        return Some("~");
+    }
+    let mut rest = text;
+    while let Some(at) = rest.find(['$', '{']) {
+        rest = &rest[at..];
+        if let Some(expression) = ["{{", "{%"].iter().find(|open| rest.starts_with(**open)) {
+            let end = rest.find(if *expression == "{{" { "}}" } else { "%}" })?;
+            rest = &rest[end + 2..];
+            continue;
+        }
+        let name = rest[1..].trim_start_matches('{');
+        let length =
+            name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+        if rest.starts_with('$') && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        {
+            let braces = rest.len() - 1 - name.len();
+            return Some(&rest[..(1 + length + 2 * braces).min(rest.len())]);
+        }
+        rest = &rest[1..];
+    }
+    None
+}
+
 /// The JSON schema of a text of one line.
 pub(crate) fn line_schema() -> Value {
     json!({ "type": "string", "minLength": 1, "pattern": "^[^\\n\\r]*$" })

@@ -1,6 +1,7 @@
 //! A snapshot of the environment, taken once in `main` and passed down.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Environment variables by name. Names or values that are not UTF-8 are left out.
 pub type Vars = BTreeMap<String, String>;
@@ -10,6 +11,18 @@ pub fn snapshot() -> Vars {
     std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
         .collect()
+}
+
+/// A path whose first part can be `~`: the home of this user, of the environment or of the system's list of users.
+pub(crate) fn at_home(path: &str) -> PathBuf {
+    let Some(rest) = path.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'))
+    else {
+        return PathBuf::from(path);
+    };
+    let known = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let listed = || nix::unistd::User::from_uid(nix::unistd::getuid()).ok()??.dir.into();
+    let home = known.or_else(listed).unwrap_or_else(|| PathBuf::from("/"));
+    home.join(rest.trim_start_matches('/'))
 }
 
 /// The name of this host, without its domain.

@@ -17,7 +17,7 @@ use crate::plan::sections::auto::Learn;
 use crate::plan::sections::container::Runtime;
 use crate::plan::templates::command::{argument_name, stand_ins, variable_name};
 use crate::plan::templates::engine::Uses;
-use crate::plan::templates::known::{Scope, is_known, unknown_name};
+use crate::plan::templates::known::{Scope, expressions, is_known, spelled_out, unknown_name};
 use crate::plan::templates::places::Places;
 use crate::plan::templates::template::Template;
 use crate::plan::trial::{TaskId, Trial};
@@ -50,6 +50,12 @@ pub(crate) fn check_command(
     let n_before = reader.n_faults();
     let mut is_readable = true;
     for (what, template, at) in templates(run, places) {
+        let names = expanded.forms.iter().flat_map(|form| form.names.iter().map(|name| &**name));
+        if let Some(name) = spelled_out(&expressions(&template.source), names) {
+            let sentence =
+                format!("`{what}`: `{name}` would calculate, and is the name of a parameter");
+            reader.wrong(at, sentence, format!("write `params[\"{name}\"]`"));
+        }
         match template.uses() {
             Ok(uses) => check_names(reader, &uses, &what, at, &expanded.forms),
             // Told before.
@@ -60,7 +66,8 @@ pub(crate) fn check_command(
         return;
     }
     // The remaining errors are types: `lr * 2` of a text, an index that does not exist.
-    let hooks = run.hooks.all().map(|(what, argv)| CommandTemplate::of(what, argv, &[]));
+    let others = run.hooks.all().chain([("expect", &run.expect[..])]);
+    let hooks = others.map(|(what, argv)| CommandTemplate::of(what, argv, &[]));
     let all: Result<Vec<_>, _> = std::iter::once(CommandTemplate::new(run)).chain(hooks).collect();
     let templates = match all {
         Ok(templates) => templates,
@@ -93,7 +100,8 @@ fn templates(run: &Run, places: &Places) -> Vec<(String, Template, usize)> {
     let hooks = run.hooks.all().flat_map(|(what, argv)| {
         argv.iter().enumerate().map(move |(i, text)| (argument_name(what, i), text))
     });
-    let all = commands.chain(env).chain(hooks).zip(places.of_commands());
+    let expect = run.expect.iter().enumerate().map(|(i, text)| (argument_name("expect", i), text));
+    let all = commands.chain(env).chain(expect).chain(hooks).zip(places.of_commands());
     let all = all.map(|((what, text), at)| (what, Template::new(text), at));
     all.chain(crate::plan::sections::train::templates(run, places)).collect()
 }

@@ -132,7 +132,9 @@ pub fn parse(text: &str, name: &str) -> anyhow::Result<Plan> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Plan> {
-    let mut reader = Reader::new(name, text);
+    // A line that a text of several lines holds ends like those of the shell that reads it, whatever editor wrote the plan.
+    let text = text.replace("\r\n", "\n");
+    let mut reader = Reader::new(name, &text);
     let document = reader.document();
     let tables = entries(&document);
     let find = |key: &str| tables.iter().find(|entry| entry.key == key);

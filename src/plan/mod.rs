@@ -8,6 +8,7 @@
 
 pub(crate) mod author;
 pub(crate) mod check;
+mod doubts;
 mod expansion;
 mod file;
 pub(crate) mod key;
@@ -33,8 +34,10 @@ pub(crate) use sections::resources::Resources;
 pub(crate) use sections::retry::Retry;
 pub(crate) use sections::schedule::{ChainsAs, GpuIds, Mode};
 pub(crate) use sections::snapshot::Snapshot;
+pub(crate) use sections::sweep::is_name;
 pub(crate) use sections::train::TrainTemplate;
 pub use templates::command::{CommandTemplate, Rendered, TrialNames, names_of};
 pub(crate) use templates::engine::Compiled;
+pub(crate) use templates::known::spelled_out;
 pub(crate) use trial::{TaskId, Trial};
 pub use value::{Params, Value};

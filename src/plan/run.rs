@@ -121,6 +121,9 @@ pub struct Run {
     pub(crate) on_failure: OnFailure,
     /// How often a trial may be tried by its worker, at least 1.
     pub(crate) attempts: u32,
+    /// What a trial must have left to be done: names of metrics, and paths; they may hold Tera expressions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) expect: Vec<String>,
     /// What the program gets before its deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signal: Option<Notice>,

@@ -109,6 +109,11 @@ pub(crate) fn write_float(out: &mut impl fmt::Write, f: f64) -> fmt::Result {
     let is_it = |x: f64| x == f || (x.is_nan() && f.is_nan());
     match NOT_FINITE.iter().find(|(_, x)| is_it(*x)).filter(|_| !f.is_finite()) {
         Some((word, _)) => out.write_str(word),
+        // argparse, getopt and others take `-1e-5` for options, and `-0.00001` for a number.
+        None if f.is_sign_negative() && format!("{f:?}").contains('e') => {
+            let text = format!("{f}");
+            write!(out, "{text}{}", if text.contains('.') { "" } else { ".0" })
+        }
         // `{:?}` of f64 is the shortest round-trip text, with an exponent outside 1e-5 .. 1e16.
         None => write!(out, "{f:?}"),
     }

@@ -13,7 +13,7 @@ use crate::collect::{self, FIXED, FUNCTION, Line, SNAPSHOT};
 use crate::fault::Fault;
 use crate::host::threads;
 use crate::plan::value::json_float;
-use crate::plan::{Compiled, Params};
+use crate::plan::{Compiled, Params, spelled_out};
 use crate::standing::Standing;
 use crate::status::Status;
 use crate::tree::table::Row;
@@ -79,6 +79,11 @@ impl Condition {
         sweeps: &[Status],
         all: Vec<BTreeSet<u64>>,
     ) -> Result<Vec<BTreeSet<u64>>> {
+        let rows = || sweeps.iter().flat_map(|status| &status.rows);
+        let params = rows().flat_map(|row| row.params.names.iter().map(|name| &**name));
+        if let Some(name) = spelled_out(&self.text, params) {
+            return Err(calculates(name, PARAMS).into());
+        }
         let unknown = self.unknown(sweeps);
         // Whatever others have logged, the only value of a trial is its least.
         let with_metrics = (!unknown.is_empty()).then_some(0);
@@ -110,6 +115,9 @@ impl Condition {
             })
         };
         let mut missing = unknown.iter().filter(|name| *name != METRICS && !is_seen(name));
+        if let Some(name) = spelled_out(&self.text, seen.iter().map(String::as_str)) {
+            return Err(calculates(name, METRICS).into());
+        }
         match missing.next().filter(|_| !self.compiled.uses.may_lack) {
             Some(name) => Err(no_name(name, sweeps, &seen).into()),
             None => Ok(narrowed),
@@ -246,6 +254,11 @@ fn note(line: &Line, seen: &Mutex<BTreeSet<String>>) {
             seen.insert(name.clone());
         }
     }
+}
+
+fn calculates(name: &str, of: &str) -> Fault {
+    let fault = Fault::request(format!("`{name}` is a name, and an expression calculates with it"));
+    fault.hint(format!("write `{of}[\"{name}\"]`"))
 }
 
 fn no_name(name: &str, sweeps: &[Status], metrics: &BTreeSet<String>) -> Fault {

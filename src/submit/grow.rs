@@ -341,7 +341,7 @@ pub(crate) fn grow(
         sweep: plan.name.clone(),
         seed: plan.seed,
         run: plan.run.clone(),
-        workdir: disk::absolute(&source.folder().join(&plan.run.workdir)),
+        workdir: disk::absolute(&source.beside(&plan.run.workdir)),
         site_modules: site.modules.load.clone(),
         resources: (*plan.resources).clone(),
         gpu_ids: plan.schedule.gpu_ids,
@@ -412,7 +412,7 @@ pub(crate) fn moved(tree: &Tree, source: &Source) -> Result<Vec<(Head, PathBuf)>
         return Ok(Vec::new());
     }
     let own = |head: Head| {
-        let now = disk::absolute(&source.folder().join(&head.run.workdir));
+        let now = disk::absolute(&source.beside(&head.run.workdir));
         let is_moved = head.workdir != now && now.is_dir();
         (is_moved && (is_elsewhere || !head.workdir.is_dir())).then_some((head, now))
     };

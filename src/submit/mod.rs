@@ -30,7 +30,7 @@ use anyhow::Result;
 
 use crate::fault::{Fault, Faults};
 use crate::host::access::{self, Access, Shared};
-use crate::host::disk;
+use crate::host::{disk, vars};
 use crate::plan::author::Author;
 use crate::plan::{self, Plan, Resources};
 use crate::render::Templates;
@@ -122,9 +122,14 @@ impl Source {
         disk::absolute(&self.path).parent().map_or_else(|| PathBuf::from("/"), Path::to_owned)
     }
 
+    /// A path of the plan: as written, or below the plan's folder.
+    pub(crate) fn beside(&self, path: &str) -> PathBuf {
+        self.folder().join(vars::at_home(path))
+    }
+
     /// The tree of its sweep.
     pub(crate) fn tree(&self) -> Tree {
-        let named = || self.folder().join(&self.plan.root).join(&self.plan.name);
+        let named = || self.beside(&self.plan.root).join(&self.plan.name);
         Tree::at(&self.moved.clone().unwrap_or_else(named))
     }
 

@@ -1,5 +1,5 @@
 //! `[trials] file = "trials.json"`: the entries of `[[trials]]` from another file, a list of objects in JSON or a table
-//! with a head line in CSV. The only place where a parameter can be null.
+//! with a head line in CSV ([`cells`]). The only place where a parameter can be null.
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
@@ -7,6 +7,7 @@ use toml::de::DeValue;
 
 use crate::document::{Entry, Reader, Table, entries};
 use crate::fault::Fault;
+use crate::plan::expansion::cells::{self, Refusal, Rows};
 use crate::plan::expansion::leaves::{Merge, Node};
 use crate::plan::expansion::trials::{self, Given, Tasks, check_name};
 use crate::plan::value::Value;
@@ -53,18 +54,20 @@ fn read(
         reader.report(entry.at, fault.at(place));
     };
     let text = files(&name).map_err(fault).ok()?;
-    let (objects, first) = match name.rsplit_once('.').map(|(_, ending)| ending) {
-        Some("json") => json(&text).map(|rows| (rows, 1)),
-        Some("csv") => csv(&text).map(|rows| (rows, 2)),
-        _ => Err("a list of trials is a `.json` or a `.csv` file".to_owned()),
-    }
-    .map_err(|why| reader.wrong(entry.at, format!("`{name}`: {why}"), HINT))
-    .ok()?;
-    if objects.is_empty() {
-        reader.wrong(entry.at, format!("`{name}` lists no trials"), HINT);
-        return None;
-    }
-    let given = given(reader, tasks, entry, &name, &objects, first);
+    // Spreadsheets begin a file with a byte order mark.
+    let list = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let refusal = |why: &str| Refusal { sentence: format!("`{name}`{why}"), hint: HINT.to_owned() };
+    let (place, rows) = match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("json") => (format!("{name}, entry"), json(&name, list)),
+        Some("csv") => (name.clone(), cells::rows(&name, list)),
+        _ => (name.clone(), Err(refusal(": a list of trials is a `.json` or a `.csv` file"))),
+    };
+    let rows = rows.and_then(|rows| match rows.is_empty() {
+        true => Err(refusal(" lists no trials")),
+        false => Ok(rows),
+    });
+    let rows = rows.map_err(|no| reader.wrong(entry.at, no.sentence, no.hint)).ok()?;
+    let given = given(reader, tasks, entry, &place, &rows);
     Some((given, text))
 }
 
@@ -77,21 +80,22 @@ fn given(
     tasks: &mut Tasks,
     file: &Entry<'_>,
     name: &str,
-    objects: &[Map<String, Json>],
-    first: usize,
+    rows: &[(usize, Map<String, Json>)],
 ) -> Vec<Given> {
-    // A document with an entry a line, so that its lines are theirs.
-    let mut text = "trials = [".to_owned() + &"\n".repeat(first - 1);
-    for object in objects {
+    // A document with each entry on its own line.
+    let mut text = "trials = [".to_owned();
+    let mut at = 1;
+    for (line, object) in rows {
+        text.push_str(&"\n".repeat(line - at));
+        at = *line;
         let own = OF_TRIALS.iter().filter_map(|key| Some((*key, object.get(*key)?)));
         let own = own.filter(|(_, value)| !value.is_null());
         let pairs: Vec<String> =
             own.map(|(key, value)| format!("{key} = {}", toml(value))).collect();
-        text.push_str(&format!("{{ {} }},\n", pairs.join(", ")));
+        text.push_str(&format!("{{ {} }},", pairs.join(", ")));
     }
-    text.push(']');
-    let name = if first == 1 { format!("{name}, entry") } else { name.to_owned() };
-    let mut own = Reader::new(&name, &text);
+    text.push_str("\n]");
+    let mut own = Reader::new(name, &text);
     let document = own.document();
     let tables = entries(&document);
     let before = tasks.templates.len();
@@ -101,7 +105,7 @@ fn given(
         *at = file.at;
     }
     let line = reader.line(file.at);
-    for (given, object) in all.iter_mut().zip(objects) {
+    for (given, (_, object)) in all.iter_mut().zip(rows) {
         let at = given.at;
         (given.at, given.line) = (file.at, line);
         for (key, value) in object.iter().filter(|(key, _)| !OF_TRIALS.contains(&key.as_str())) {
@@ -127,56 +131,34 @@ fn given(
     all
 }
 
-fn json(text: &str) -> Result<Vec<Map<String, Json>>, String> {
-    let value: Json = serde_json::from_str(text).map_err(|e| format!("this is not JSON: {e}"))?;
-    let Json::Array(items) = value else { return Err("this is not a list".to_owned()) };
+/// The objects of a list, each with its number from 1.
+fn json(name: &str, text: &str) -> Result<Rows, Refusal> {
+    let refuse = |sentence: String, hint: &str| Refusal {
+        sentence: format!("`{name}`: {sentence}"),
+        hint: hint.to_owned(),
+    };
+    if let Some(number) = cells::beyond_64_bits(text) {
+        let hint = "write it in quotes for a text";
+        return Err(refuse(format!("{number} does not fit in 64 bits with a sign"), hint));
+    }
+    let value = serde_json::from_str(text).map_err(|e| {
+        let line = text.lines().nth(e.line().saturating_sub(1)).unwrap_or("");
+        let hint = match ["NaN", "Infinity"].iter().any(|word| line.contains(word)) {
+            true => {
+                "JSON has no NaN or Infinity: write `null` for no value, or `\"nan\"` and `\"inf\"`"
+            }
+            false => HINT,
+        };
+        refuse(format!("this is not JSON: {e}"), hint)
+    })?;
+    let Json::Array(items) = value else {
+        return Err(refuse("this is not a list".to_owned(), HINT));
+    };
     let object = |(number, item): (usize, Json)| match item {
-        Json::Object(object) => large(&object).map_or(Ok(object), Err),
-        _ => Err(format!("entry {} is not an object", number + 1)),
+        Json::Object(object) => Ok((number + 1, object)),
+        _ => Err(refuse(format!("entry {} is not an object", number + 1), HINT)),
     };
     items.into_iter().enumerate().map(object).collect()
-}
-
-/// A whole number that no parameter can hold.
-fn large(object: &Map<String, Json>) -> Option<String> {
-    fn of(value: &Json) -> Option<&Json> {
-        match value {
-            Json::Number(n) if n.is_u64() && !n.is_i64() => Some(value),
-            Json::Array(items) => items.iter().find_map(of),
-            Json::Object(map) => map.values().find_map(of),
-            _ => None,
-        }
-    }
-    let value = object.values().find_map(of)?;
-    Some(format!("{value} does not fit in 64 bits with a sign"))
-}
-
-/// Cells that are JSON are values; all others are text, and empty ones are not set.
-fn csv(text: &str) -> Result<Vec<Map<String, Json>>, String> {
-    let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let wrong = |e: csv::Error| format!("this is not CSV: {e}");
-    let names = reader.headers().map_err(wrong)?.clone();
-    let value = |cell: &str| serde_json::from_str(cell).unwrap_or_else(|_| Json::from(cell));
-    let mut rows = Vec::new();
-    for record in reader.records() {
-        let record = record.map_err(wrong)?;
-        let mut row = Map::new();
-        let mut resources = Map::new();
-        for (name, cell) in names.iter().zip(&record).filter(|(_, cell)| !cell.is_empty()) {
-            let (map, key) = match name.strip_prefix("resources.") {
-                Some(key) => (&mut resources, key),
-                None => (&mut row, name),
-            };
-            if map.insert(key.to_owned(), value(cell)).is_some() {
-                return Err(format!("two columns are called `{name}`"));
-            }
-        }
-        if !resources.is_empty() {
-            row.insert("resources".to_owned(), Json::Object(resources));
-        }
-        rows.extend(large(&row).map_or(Ok(Some(row)), Err)?);
-    }
-    Ok(rows)
 }
 
 /// A JSON value as TOML writes it, on one line.
@@ -308,8 +290,13 @@ error: `task_id` must be an integer or a string, not a float
                 "[{\"a\": [18446744073709551615]}]",
                 "18446744073709551615 does not fit in 64 bits",
             ),
+            (
+                "t.json",
+                "[{\"a\": 1},\n {\"a\": NaN}]",
+                "JSON has no NaN or Infinity: write `null` for no value",
+            ),
             ("t.csv", "a,a\n1,2\n", "`t.csv`: two columns are called `a`"),
-            ("t.csv", "a,b\n1\n", "`t.csv`: this is not CSV"),
+            ("t.csv", "a\n3.10\n", "`t.csv:2`: `a` is `3.10`, a number that would not come back"),
             ("t.txt", "", "`t.txt`: a list of trials is a `.json` or a `.csv` file"),
         ] {
             let fault = plan(name, list, "").unwrap_err();
@@ -322,7 +309,8 @@ error: `task_id` must be an integer or a string, not a float
 
     #[test]
     fn a_list_without_trials_is_refused() {
-        for (name, file) in [("t.json", "[]"), ("t.csv", "lr\n")] {
+        for (name, file) in [("t.json", "[]"), ("t.csv", "lr\n"), ("t.csv", "\u{feff}a,b\r\n,\r\n")]
+        {
             let error = plan(name, file, "").err().unwrap_or_default();
             assert!(error.contains(&format!("`{name}` lists no trials")), "{error}");
         }

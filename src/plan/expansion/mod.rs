@@ -1,6 +1,7 @@
 //! From defaults, listed trials, axes and samples to the trials of a plan.
 
 pub(super) mod axes;
+mod cells;
 mod chains;
 pub(super) mod exclude;
 pub(super) mod expand;

@@ -6,7 +6,7 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::argv::{ARGV, Argv};
-use crate::document::form::{LINE, LINES, TEXTS, count, word};
+use crate::document::form::{LINE, LINES, PATH, TEXTS, count, for_shells, word};
 use crate::document::{Entry, Form, Reader, Section, Word, entries, find, section};
 use crate::plan::run::{Notice, OnFailure, Run};
 use crate::plan::sections::hooks::Hooks;
@@ -16,7 +16,7 @@ use crate::plan::templates::places::Places;
 use crate::plan::value::{Value, float_text, read_value};
 
 /// What prepares a command, and cannot prepare a function: its program runs already.
-const OF_COMMANDS: [&str; 4] = ["workdir", "setup", "modules", "env"];
+const OF_COMMANDS: [&str; 5] = ["workdir", "setup", "modules", "env", "expect"];
 
 /// `[run]` as written, with its defaults; whether its keys go together is not checked yet.
 pub(crate) struct Written {
@@ -29,6 +29,7 @@ pub(crate) struct Written {
     env: Env,
     on_failure: OnFailure,
     attempts: u32,
+    expect: Argv,
     signal: Option<Notice>,
 }
 
@@ -40,7 +41,7 @@ pub(crate) static RUN: Section<Written> = section!("`[run]`", Written:
         "instead of a command: the name of a function of the program that starts agents ([Python](python.md#sweeps), [others](serve.md))";
     "program" => program: ARGV, "none",
         "the program that has the function: jobs of `submit` and agents without `--serve` [start it](serve.md#jobs), one each";
-    "workdir" => workdir: LINE, "`\".\"`",
+    "workdir" => workdir: PATH, "`\".\"`",
         "the folder in which the command runs; must be there on the node";
     "setup" => setup: TEXTS, "`[]`",
         "lines of shell run before the command, in `workdir`: activate an environment, set a limit; the first that fails, or ends the shell, ends the attempt and is named; see below";
@@ -52,9 +53,20 @@ pub(crate) static RUN: Section<Written> = section!("`[run]`", Written:
         "what a failed trial does to the rest of its chain: `\"stop\"` skips it, `\"continue\"` goes on";
     "attempts" => attempts: count::<1>(), "`1`",
         "how often a trial is tried before it counts as failed, in its job; several ranks over MPI are launched anew for each attempt. Another number reaches trials that the sweep has when the plan is submitted again: those that wait or run at once, those that have failed with `--retry`";
+    "expect" => expect: EXPECT, "`[]`",
+        "what a trial must have left when it ends with 0, otherwise it has failed: names of metrics, and files, which begin with `/` or `./`: `[\"loss\", \"{{ trial.work_dir }}/model.pt\"]`; not with `function`";
     "signal" => signal: SIGNAL, "none",
         "a signal that the program gets some seconds before its [deadline](#time), once in each attempt: `\"USR1@120\"`; not with `function` or `[train]`";
 );
+
+const EXPECT: Form<Argv> = Form {
+    read: |reader, entry| {
+        let words = (LINES.read)(reader, entry)?;
+        let items = reader.list(entry, "a list of strings")?;
+        Some(Argv { words, places: items.iter().map(|item| item.span().start).collect() })
+    },
+    schema: LINES.schema,
+};
 
 const SIGNAL: Form<Option<Notice>> = Form {
     read: |reader, entry| {
@@ -114,10 +126,12 @@ pub(crate) fn read(
         env: Env::default(),
         on_failure: OnFailure::Stop,
         attempts: 1,
+        expect: Argv::default(),
         signal: None,
     };
     let written = RUN.read(reader, entry, &mut own);
     (places.command, places.env) = (own.command.places, own.env.places);
+    places.expect = own.expect.places;
     places.signal = find(&written, "signal").map_or(0, |entry| entry.at);
     let mut run = Run {
         command: own.command.words,
@@ -133,6 +147,7 @@ pub(crate) fn read(
         env: own.env.pairs,
         on_failure: own.on_failure,
         attempts: own.attempts,
+        expect: own.expect.words,
         signal: own.signal,
     };
     check_keys(reader, &written, run.function.is_some(), train);
@@ -221,6 +236,14 @@ fn read_env(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Env> {
             }
         };
         if let Some(text) = text {
+            if let Some(found) = for_shells(&text) {
+                let sentence = format!("`{name}` holds `{found}`, and no shell fills it in");
+                let hint = format!(
+                    "write `export {name}=...` in `setup`, or the value itself; for the text, `{{{{ '{found}' }}}}`"
+                );
+                reader.wrong(entry.at, sentence, hint);
+                continue;
+            }
             env.pairs.push((name.to_owned(), text));
             env.places.push(entry.item.span().start);
         }

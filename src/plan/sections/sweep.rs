@@ -4,7 +4,7 @@
 
 use serde_json::json;
 
-use crate::document::form::{INTEGER, LINE, word};
+use crate::document::form::{INTEGER, PATH, word};
 use crate::document::{Entry, Form, Reader, Section, Word, find, section};
 use crate::host::access::{Readers, Shared};
 use crate::plan::expansion::leaves::Merge;
@@ -29,7 +29,7 @@ pub(crate) struct Sweep {
 pub(crate) static SWEEP: Section<Sweep> = section!("`[sweep]`", Sweep:
     "name" => name: NAME, "required",
         "up to 64 letters, digits, `.`, `_`, `-`; the folder under `root`, and part of job names";
-    "root" => root: LINE, "`\"results\"`",
+    "root" => root: PATH, "`\"results\"`",
         "the folder of all results; must be visible on every node";
     "shared" => shared: word::<Shared>(), "`\"no\"`",
         "`\"group\"`: members of the folder's group may write to the sweep and run it together ([security](security.md))";
@@ -82,10 +82,17 @@ pub(crate) fn read_sweep(reader: &mut Reader<'_>, entry: Option<&Entry<'_>>) -> 
     sweep
 }
 
+/// Whether a sweep can be called so.
+pub(crate) fn is_name(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    name.chars().all(is_letter)
+        && !name.starts_with(['.', '-'])
+        && (1..=MAX_NAME).contains(&name.len())
+}
+
 fn read_name(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<String> {
     let name = reader.line_of_text(entry)?;
-    let is_letter = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if !name.chars().all(is_letter) || name.starts_with(['.', '-']) || name.len() > MAX_NAME {
+    if !is_name(name) {
         let sentence = format!("the sweep cannot be called `{name}`");
         let hint = format!(
             "it becomes a folder: use up to {MAX_NAME} letters, digits, `.`, `_` and `-`, and begin with a letter, a digit or `_`"

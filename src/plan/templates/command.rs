@@ -14,7 +14,7 @@ use crate::plan::templates::engine::{self, Parsed};
 use crate::plan::templates::known;
 use crate::plan::templates::template::Template;
 use crate::plan::trial::{TaskId, Trial};
-use crate::plan::value::Params;
+use crate::plan::value::{Params, Value, float_text};
 
 /// `[run] command` and `env`, ready to be filled in for any trial.
 pub struct CommandTemplate {
@@ -75,6 +75,19 @@ impl CommandTemplate {
         let mut filler = Filler { params, extra, parsed: &self.parsed, context: None };
         let mut argv = Vec::with_capacity(self.command.len());
         for (i, template) in self.command.iter().enumerate() {
+            match template.name().and_then(|name| params.get(name)) {
+                // A list alone is several arguments, as `nargs="+"` wants them.
+                Some(Value::List(items)) => {
+                    argv.extend(items.iter().map(Value::to_string));
+                    continue;
+                }
+                // The engine writes `-1e-5`, which argparse takes for an option.
+                Some(Value::Float(float)) => {
+                    argv.push(float_text(*float));
+                    continue;
+                }
+                _ => {}
+            }
             let text = filler.fill(template).map_err(|f| named(f, &argument_name(self.what, i)))?;
             // A choice that chose nothing is no argument; a value that is empty is one.
             if i == 0 || !text.is_empty() || !template.has_statements() {
@@ -86,7 +99,10 @@ impl CommandTemplate {
             let text = filler.fill(template).map_err(|f| named(f, &variable_name(name)))?;
             env.push((name.clone(), text));
         }
-        if !self.command.is_empty() && argv[0].is_empty() {
+        if !self.command.is_empty()
+            && self.what != "expect"
+            && argv.first().is_none_or(String::is_empty)
+        {
             let name = argument_name(self.what, 0);
             return Err(named(Fault::request("the program is an empty text"), &name));
         }
@@ -244,6 +260,7 @@ mod tests {
             on_failure: OnFailure::Stop,
             attempts: 1,
             signal: None,
+            expect: Vec::new(),
         }
     }
 

@@ -62,6 +62,30 @@ pub(crate) fn first_unknown_parameter(uses: &Uses, names: &[Arc<str>]) -> Option
     uses.names.iter().find(|name| !is_known(name, names, Scope::ParametersOnly)).cloned()
 }
 
+/// The first of these names that an expression spells as it is, although its `-` or `/` would calculate there: `lr-decay`.
+pub(crate) fn spelled_out<'n>(
+    expression: &str,
+    names: impl IntoIterator<Item = &'n str>,
+) -> Option<&'n str> {
+    let outside =
+        |text: &str, quote: char| text.split(quote).step_by(2).collect::<Vec<_>>().join("''");
+    let code = outside(&outside(expression, '"'), '\'');
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    let stands = |name: &str| {
+        code.match_indices(name).any(|(at, _)| {
+            !code[..at].ends_with(is_part) && !code[at + name.len()..].starts_with(is_part)
+        })
+    };
+    names.into_iter().find(|name| !name.chars().all(is_part) && stands(name))
+}
+
+/// The expressions of a template, without the text between them.
+pub(crate) fn expressions(source: &str) -> String {
+    let source = source.replace("{%", "{{").replace("%}", "}}");
+    let inside = source.split("{{").skip(1).filter_map(|rest| rest.split("}}").next());
+    inside.collect::<Vec<_>>().join(" ; ")
+}
+
 /// The fault of a name that no trial has, with the nearest of those there are.
 pub(crate) fn unknown_name<'n>(name: &str, forms: impl IntoIterator<Item = &'n Names>) -> Fault {
     let head = name.split('.').next().unwrap_or(name);

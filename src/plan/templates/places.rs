@@ -5,6 +5,7 @@
 pub(crate) struct Places {
     pub(crate) command: Vec<usize>,
     pub(crate) env: Vec<usize>,
+    pub(crate) expect: Vec<usize>,
     /// Those of `finish`, then those of `error`.
     pub(crate) hooks: Vec<usize>,
     /// Dotted paths of `[train]` with their places, leaves and tables alike.
@@ -14,9 +15,9 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Those of the command, of the variables and of the hooks, in this order.
+    /// Those of the command, of the variables, of what is expected and of the hooks, in this order.
     pub(crate) fn of_commands(&self) -> impl Iterator<Item = usize> {
-        self.command.iter().chain(&self.env).chain(&self.hooks).copied()
+        self.command.iter().chain(&self.env).chain(&self.expect).chain(&self.hooks).copied()
     }
 
     /// The place of a path of `[train]`, or of the nearest table around it.

@@ -64,10 +64,9 @@ pub(super) fn versions(source: &Source, own: &Snapshot, vars: &Vars) -> Versions
     });
     let path = |program: &str| match program.contains('/') {
         false => program.to_owned(),
-        true => {
-            let workdir = source.folder().join(&source.plan.run.workdir);
-            disk::absolute(&workdir.join(program)).to_string_lossy().into_owned()
-        }
+        true => disk::absolute(&source.beside(&source.plan.run.workdir).join(program))
+            .to_string_lossy()
+            .into_owned(),
     };
     let python = python.map(|program| path(program));
     let version = |program: &String| {

@@ -43,7 +43,7 @@ impl Found {
 /// When a name does not exist, or a file cannot be read or changes all the time.
 pub(super) fn find(tree: &Tree, source: &Source, own: &Snapshot) -> Result<Found> {
     let folder = source.folder();
-    let workdir = disk::absolute(&folder.join(&source.plan.run.workdir));
+    let workdir = disk::absolute(&source.beside(&source.plan.run.workdir));
     let paths: Vec<PathBuf> =
         own.paths.iter().map(|path| disk::absolute(&folder.join(path))).collect();
     let root = common(paths.iter().map(PathBuf::as_path).chain([&*folder]));

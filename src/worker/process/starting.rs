@@ -46,7 +46,7 @@ pub(crate) fn said_by_shell(code: i32, program: &str, workdir: &Path, env: &Vars
 }
 
 /// The file of a program.
-fn find(program: &str, workdir: &Path, env: &Vars) -> Option<PathBuf> {
+pub(crate) fn find(program: &str, workdir: &Path, env: &Vars) -> Option<PathBuf> {
     match program.contains('/') {
         true => Some(workdir.join(program)).filter(|file| file.is_file()),
         false => disk::program_on(env.get("PATH").map_or("", String::as_str), program),

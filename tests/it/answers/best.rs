@@ -619,3 +619,30 @@ fn a_request_in_another_order_or_with_another_option_is_told_the_right_one() {
          hint: name a plan's file; `hpcsweep init NAME` makes a project with one\nexit code 2\n"
     );
 }
+
+#[test]
+fn a_name_of_a_parameter_and_a_metric_is_the_metric_where_one_is_asked_for() {
+    let world = World::new();
+    let code = "echo \"{\\\"step\\\": 1, \\\"acc\\\": $HPCSWEEP_PARAM_SCORE}\" >>$HPCSWEEP_METRICS";
+    let zip = "[zip]\nacc = [0.9, 0.5, 0.7]\nscore = [3, 2, 4]\n";
+    world.local(&shell(code, zip), &["-q"]).ok();
+    let lines = |args: &[&str]| -> Vec<Value> {
+        let ran = world.run(args);
+        ran.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let best = &lines(&["best", "-m", "acc", "--max", "--by", "trial", "--json"])[0];
+    assert_eq!(
+        (&best["trial"], &best["param.acc"], &best["metric.acc"]),
+        (&json!(2), &json!(0.7), &json!(4))
+    );
+    let best = &lines(&["best", "-m", "acc", "--max", "--by", "acc", "--json"])[0];
+    assert_eq!(best["setting"]["param.acc"], 0.7, "{best}");
+    let sorted = lines(&["collect", "--sort", "-acc", "--format", "jsonl"]);
+    let trials: Vec<&Value> = sorted.iter().map(|row| &row["trial"]).collect();
+    assert_eq!(trials, [2, 0, 1]);
+    let effects = world.run(&["effects", "-m", "acc", "--max"]);
+    assert!(effects.err.contains("3 trials with a number for `metric.acc`"), "{}", effects.whole());
+    let compared = world.run(&["compare", "acc=0.9", "acc=0.7", "-m", "acc", "--json"]);
+    let compared: Value = serde_json::from_str(compared.ok()).unwrap();
+    assert_eq!((&compared["a"]["value"], &compared["b"]["value"]), (&json!(3.0), &json!(4.0)));
+}

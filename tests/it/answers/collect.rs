@@ -184,7 +184,7 @@ fn the_best_trial_is_found_by_any_column_of_numbers() {
     assert_eq!(
         world.run(&["best", "results/s", "-m", "metric.loss", "--min"]).whole(),
         "\
-trial 4: metric.loss = -2  (loss=-2 n=1)
+trial 4: metric.loss = -2  (param.loss=-2 n=1)
   log: $WORLD/results/s/logs/000/4.1.log
 exit code 0
 "
@@ -270,7 +270,7 @@ fn names_that_two_kinds_of_column_share_are_told_apart() {
     for name in [
         "trial",
         "state",
-        "lr",
+        "param.lr",
         "opt.lr",
         "param.state",
         "metric.lr",
@@ -280,7 +280,7 @@ fn names_that_two_kinds_of_column_share_are_told_apart() {
         shown.insert(name, row.get(name).cloned().unwrap_or(Value::Null));
     }
     let expected = json!({
-        "trial": 0, "state": "done", "lr": 1, "opt.lr": 2, "param.state": "mine",
+        "trial": 0, "state": "done", "param.lr": 1, "opt.lr": 2, "param.state": "mine",
         "metric.lr": 7, "metric.state": 8, "metric.trial": 9,
     });
     assert_eq!(json!(shown), expected);

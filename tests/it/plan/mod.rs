@@ -1,5 +1,6 @@
 //! What a plan means before anything runs: its check, its expressions, its keys, sets of its trials.
 
+mod doubts;
 mod dropped;
 mod expressions;
 mod quoting;
