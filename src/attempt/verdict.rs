@@ -68,7 +68,8 @@ impl Verdict {
         Self { state, why, next }
     }
 
-    /// The cause of an end without success, by the signal that ended the program if nothing more is known.
+    /// The cause of an end without success, by the signal that ended the program if nothing more is known; of an end with
+    /// success, what the program has not noticed.
     pub(crate) fn cause(&self, code: Option<i32>, signal: Option<i32>) -> Option<Cause> {
         let by_exit = match (signal, code) {
             (Some(_), _) => Cause::Signal,
@@ -76,7 +77,10 @@ impl Verdict {
             _ => Cause::Unknown,
         };
         let why = self.why.as_ref().map(|why| why.cause);
-        (self.state != Outcome::Done).then(|| why.unwrap_or(by_exit))
+        match self.state {
+            Outcome::Done => why.filter(|cause| *cause == Cause::OutOfMemory),
+            _ => Some(why.unwrap_or(by_exit)),
+        }
     }
 
     /// A trial that failed, and is not tried again.

@@ -144,7 +144,7 @@ pub(crate) fn of_reason(reason: &str) -> Option<Cause> {
 /// of those who kill or refuse, or of a shell that ended with this `code`. `rank`: only the lines of this rank count,
 /// which begin with it.
 pub(crate) fn of(bytes: &[u8], code: i32, rank: Option<u32>) -> Option<Why> {
-    let text = String::from_utf8_lossy(bytes);
+    let text = without_colours(&String::from_utf8_lossy(bytes));
     let prefix = rank.map(|rank| format!("[rank {rank}] ")).unwrap_or_default();
     let lines: Vec<&str> = text
         .split(['\n', '\r'])
@@ -157,21 +157,79 @@ pub(crate) fn of(bytes: &[u8], code: i32, rank: Option<u32>) -> Option<Why> {
     let near = || lines[last..].iter().rev().find_map(|line| Some((killed(line)?, *line)));
     let (cause, line) = match exception(&lines) {
         Some(line) => (sign(line).unwrap_or(Cause::Exception), line),
-        None => near().or_else(|| shell(&lines, code))?,
+        None => match near().or_else(|| shell(&lines, code)) {
+            Some((cause, line)) => (cause, line),
+            None => return other_language(&lines).or_else(|| error_line(&lines[last..])).map(said),
+        },
     };
-    Some(Why::new(cause, format!("{}{MARK}", crate::words::short(line.trim(), LONGEST))))
+    Some(said((cause, line.trim().to_owned())))
+}
+
+fn said((cause, words): (Cause, String)) -> Why {
+    Why::new(cause, format!("{}{MARK}", crate::words::short(&words, LONGEST)))
+}
+
+/// The text without the sequences with which programs colour a terminal (ECMA-48: `ESC [`, parameters, one letter).
+fn without_colours(text: &str) -> String {
+    let mut pieces = text.split("\u{1b}[");
+    let mut plain = pieces.next().unwrap_or("").to_owned();
+    for piece in pieces {
+        let end = piece.find(|c: char| ('@'..='~').contains(&c));
+        plain.push_str(end.map_or("", |end| &piece[end + 1..]));
+    }
+    plain
+}
+
+/// What R and Julia write when a script fails: `Error in f(x) : words`, perhaps with the words in the next line, and then
+/// `Execution halted`; `ERROR: words` and then `Stacktrace:`.
+fn other_language(lines: &[&str]) -> Option<(Cause, String)> {
+    let begins = |with: &str| lines.iter().rposition(|line| line.starts_with(with));
+    let of = |first: usize| {
+        let line = lines[first].trim();
+        let next = lines.get(first + 1).filter(|_| line.ends_with(':'));
+        let words = next.map_or(line.to_owned(), |next| format!("{line} {}", next.trim()));
+        (Cause::Exception, words)
+    };
+    let of_r = begins("Execution halted").and_then(|_| begins("Error in ").or(begins("Error: ")));
+    let of_julia = || begins("Stacktrace:").and_then(|_| begins("ERROR: "));
+    of_r.or_else(of_julia).map(of)
+}
+
+/// The last line that calls itself an error, as loggers, argparse, make and solvers write it, from that word on: what stands
+/// before it, a time or a place, is another one in each trial.
+fn error_line(lines: &[&str]) -> Option<(Cause, String)> {
+    let words = |line: &str| {
+        if line.starts_with("make") && line.contains("*** ") {
+            return Some(line.to_owned());
+        }
+        let level = ["FATAL", "CRITICAL", "ERROR"].iter().find_map(|level| {
+            let (before, after) = line.split_once(level)?;
+            let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+            let alone = !is_word(before.chars().last()) && !is_word(after.chars().next());
+            alone.then(|| after.trim_start_matches(|c: char| " |:-]>".contains(c)).to_owned())
+        });
+        let of_argparse = || {
+            let (program, words) = line.split_once(": error: ")?;
+            (!program.contains(' ')).then(|| format!("error: {words}"))
+        };
+        level.or_else(of_argparse).filter(|words| !words.is_empty())
+    };
+    let found = lines.iter().rev().find_map(|line| words(line.trim()))?;
+    Some((Cause::ExitCode, found))
 }
 
 /// The line that names the last uncaught exception: behind the frames of a Python traceback, or as C++ reports one.
 fn exception<'a>(lines: &[&'a str]) -> Option<&'a str> {
-    let is_frame = |line: &str| line.starts_with([' ', '\t']);
+    // Some libraries draw a box around the frames.
+    let is_box = |line: &str| line.starts_with(['│', '╭', '╰', '┃']);
+    let is_frame = |line: &str| line.starts_with([' ', '\t']) || is_box(line);
     let is_wrapper = |line: &str| {
         let name = line.split(':').next().unwrap_or_default();
         WRAPPERS.iter().any(|wrapper| name.ends_with(wrapper))
     };
     let is_below_frames = |i: usize| {
         let mut frames = lines[..i].iter().rev().take_while(|line| is_frame(line));
-        frames.any(|line| line.trim_start().starts_with("File \""))
+        frames.any(|line| line.trim_start().starts_with("File \"") || is_box(line))
     };
     let python = (1..lines.len()).rev().find(|&i| {
         !is_frame(lines[i]) && is_exception(lines[i]) && !is_wrapper(lines[i]) && is_below_frames(i)
@@ -239,6 +297,33 @@ mod tests {
         check(&elastic, Some((Cause::Exception, "ModuleNotFoundError: No module named 'foo'")));
         let cxx = "terminate called after throwing an instance of 'std::out_of_range'\n  what():  vector\n";
         check(cxx, Some((Cause::Exception, "what():  vector")));
+    }
+
+    #[test]
+    fn coloured_and_boxed_tracebacks_and_those_of_other_languages_are_read() {
+        use Cause::{Exception, ExitCode};
+        let coloured = "\u{1b}[1mTraceback (most recent call last):\u{1b}[0m\n  File \"\u{1b}[35mt.py\u{1b}[0m\"\n\u{1b}[1;35mValueError\u{1b}[0m: \u{1b}[35mbad\u{1b}[0m\n";
+        check(coloured, Some((Exception, "ValueError: bad")));
+        let boxed = "╭── Traceback ──╮\n│ /t.py:7 in <module> │\n╰──╯\nValueError: bad lr\n";
+        check(boxed, Some((Exception, "ValueError: bad lr")));
+        let r = "Error in read.csv(\"x\") : \n  cannot open the connection\nCalls: main\nExecution halted\n";
+        check(r, Some((Exception, "Error in read.csv(\"x\") : cannot open the connection")));
+        check("Error: no\nExecution halted\n", Some((Exception, "Error: no")));
+        let julia = "ERROR: LoadError: no\nStacktrace:\n [1] main() @ t.jl:3\nin expression starting at t.jl:9\n";
+        check(julia, Some((Exception, "ERROR: LoadError: no")));
+        let argparse = "usage: t.py [-h]\nt.py: error: unrecognized arguments: --epohcs 3\n";
+        check(argparse, Some((ExitCode, "error: unrecognized arguments: --epohcs 3")));
+        let logger = "2026-11-27 10:00:00.123 | ERROR    | m:main:12 - no data\nbye\n";
+        check(logger, Some((ExitCode, "m:main:12 - no data")));
+        check(
+            "FATAL ERROR: singular\nMPI_ABORT was invoked\n",
+            Some((ExitCode, "ERROR: singular")),
+        );
+        check(
+            "make: *** [Makefile:7: run] Error 1\n",
+            Some((ExitCode, "make: *** [Makefile:7: run] Error 1")),
+        );
+        check("an error of 0.1, TERRORS 3\nERROR:\n", None);
     }
 
     #[test]

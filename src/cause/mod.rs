@@ -39,6 +39,7 @@ pub enum Cause {
     Exception,
     Signal,
     ExitCode,
+    NoResult,
     WorkerLost,
     ChainStopped,
     /// Also a word of a later version.
@@ -47,7 +48,7 @@ pub enum Cause {
 }
 
 /// Each cause with its word, a shorter word that options take as well, and what it means.
-pub(crate) const TABLE: [(Cause, &str, &str, &str); 27] = {
+pub(crate) const TABLE: [(Cause, &str, &str, &str); 28] = {
     use Cause::*;
     [
         (OutOfMemory, "out-of-memory", "oom", "it had less memory than it needed"),
@@ -79,6 +80,7 @@ pub(crate) const TABLE: [(Cause, &str, &str, &str); 27] = {
         (Exception, "exception", "", "the program ended with an exception"),
         (Signal, "signal", "", "a signal killed the program"),
         (ExitCode, "exit-code", "", "the program returned an exit code other than 0"),
+        (NoResult, "no-result", "", "it ended with 0, without what the plan expects of it"),
         (WorkerLost, "worker-lost", "lost", "its job, worker or agent left no end"),
         (ChainStopped, "chain-stopped", "", "a trial before it in its chain did not succeed"),
         (Unknown, "unknown", "", "nothing is known"),
@@ -126,6 +128,13 @@ pub(crate) struct Why {
 impl Why {
     pub(crate) fn new(cause: Cause, words: impl Into<String>) -> Self {
         Self { cause, words: words.into() }
+    }
+
+    /// With what the log says besides.
+    #[must_use]
+    pub(crate) fn with(self, logged: Option<Self>) -> Self {
+        let more = logged.map(|logged| format!("; its log ends with: {}", logged.words));
+        Self { words: self.words + &more.unwrap_or_default(), ..self }
     }
 
     /// As it is said of a rank: `rank 3 on n2: ValueError: no`.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::out::aligned;
 use super::{Context, sweeps};
 use crate::collect::{self, is_gpu_sample, text};
+use crate::host::access;
 use crate::plan::value::json_float;
 use crate::render::Templates;
 use crate::site::Site;
@@ -33,6 +34,15 @@ pub(super) fn run(
     context: &Context,
 ) -> Result<u8> {
     let (original, identity) = sweeps::one(&[named.to_string_lossy().into_owned()], context)?;
+    let dir = original.dir();
+    if named.is_file() {
+        original.trust()?;
+    } else if let Some(owner) = access::owner_of(dir).filter(|_| !access::is_own(dir)) {
+        let dir = dir.display();
+        context
+            .out
+            .say(&format!("`{dir}` belongs to {owner}: what runs now is what its plan says"));
+    }
     let own = reproduce::prepare(&original, &identity, trial)?;
     own.note.iter().for_each(|note| context.out.say(note));
     if records::of_trial(&own.tree, trial)?.0.outcome() != Some(Outcome::Done) {

@@ -7,10 +7,12 @@ use anyhow::Result;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
+use super::logs::output::Output;
 use super::out::aligned;
 use super::select::{Named, Select};
 use super::{Context, logs, sweeps};
-use crate::cause::group;
+use crate::cause::{group, log};
+use crate::collect::unread_words;
 use crate::standing::{Standing, State};
 use crate::status::folders::OtherFolder;
 use crate::status::gpus::IdleGpu;
@@ -104,6 +106,12 @@ struct Told<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     idle_gpus: Vec<IdleGpu>,
     unread_lines: u64,
+    /// Trials that are done and have reported nothing, though others have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    silent: Vec<u64>,
+    /// Trials that are done although processes of them were killed for lack of memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cut_short: Vec<u64>,
     /// Folders, not the sweep's own, that jobs name which have not ended.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     other_folders: &'a [OtherFolder],
@@ -136,6 +144,8 @@ fn told(status: &Status, of: Option<usize>) -> Told<'_> {
         damaged: &status.damage,
         idle_gpus: status.idle_gpus(),
         unread_lines: status.unread().map(|(_, lines)| lines).sum(),
+        silent: status.silent(),
+        cut_short: status.cut_short().collect(),
         other_folders: &status.other_folders,
         trials: Trials(status),
     }
@@ -189,6 +199,7 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
     text.push_str(&unsubmitted(status));
     text.push_str(&without_agents(status));
     text.push_str(&left_out(status));
+    text.push_str(&doubtful(status));
     text.push_str(&unused(&status.idle_gpus()));
     if args.chains {
         text.push('\n');
@@ -347,12 +358,44 @@ fn left_out(status: &Status) -> String {
     let mut unread = status.unread().peekable();
     if let Some((first, _)) = unread.peek().copied() {
         let (trials, lines) = unread.fold((0, 0), |(n, sum), (_, lines)| (n + 1, sum + lines));
-        let lines = count(lines, "metric line");
+        let lines = unread_words(lines);
         text.push_str(&format!(
             "left out: {lines} of {} that could not be read, the first of trial {first}\n",
             count(trials, "trial")
         ));
     }
+    text
+}
+
+/// Most trials whose logs are read for why they may not be done.
+const MOST_READ: usize = 5;
+
+/// Trials that are done, and perhaps only look so.
+fn doubtful(status: &Status) -> String {
+    let mut text = String::new();
+    let cut: Vec<u64> = status.cut_short().collect();
+    if !cut.is_empty() {
+        text.push_str(&format!(
+            "doubtful: {} done although the kernel killed processes for lack of memory ({})\n",
+            count(cut.len() as u64, "trial"),
+            group::list(&cut)
+        ));
+    }
+    let silent = status.silent();
+    let Some(first) = silent.first() else { return text };
+    text.push_str(&format!(
+        "doubtful: {} done without a metric or a result, which others have ({})\n",
+        count(silent.len() as u64, "trial"),
+        group::list(&silent)
+    ));
+    let said = |trial: &u64| {
+        let output = Output::of(&status.tree, *trial, status.records.get(trial)?).ok()?;
+        Some((*trial, log::of(&output.tail(200).ok()?, 1, None)?.words))
+    };
+    text.push_str(&match silent.iter().take(MOST_READ).find_map(said) {
+        Some((trial, words)) => format!("  trial {trial}: {words}\n"),
+        None => format!("  what trial {first} printed: hpcsweep logs {first}\n"),
+    });
     text
 }
 

@@ -188,6 +188,11 @@ pub(crate) fn is_own(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.uid() == Uid::effective().as_raw())
 }
 
+/// The name of the user whom a file belongs to.
+pub(crate) fn owner_of(path: &Path) -> Option<String> {
+    fs::metadata(path).ok().map(|found| name_of(found.uid()))
+}
+
 /// Whether this user has made a file, or root has and nobody else may change it.
 pub(crate) fn is_trusted(found: &Metadata) -> bool {
     found.uid() == Uid::effective().as_raw() || objection(found, Shared::No).is_none()
@@ -229,10 +234,8 @@ pub(crate) fn judge(path: &Path, found: &Metadata, shared: Shared) -> Result<(),
 pub(crate) enum Part {
     /// A file.
     File(&'static str),
-    /// A folder.
+    /// A folder, with the files in it.
     Folder(&'static str),
-    /// A folder whose files are looked at, too, when they are opened.
-    FolderOfFiles(&'static str),
 }
 
 /// A folder whose contents decide what this process runs.
@@ -247,8 +250,9 @@ struct Guarded {
 static GUARDED: Mutex<Vec<Guarded>> = Mutex::new(Vec::new());
 
 /// From now on [`super::disk`] opens nothing in these parts of a folder that another user has made or may change, but for those
-/// who share it. Who may write to a folder decides what is in it: each one that is used is looked at once, and each file when
-/// it is opened, by its descriptor.
+/// who share it. Who may write to a folder decides what is in it: each one that is used is looked at once. Each file is looked
+/// at when it is opened, by its descriptor: where others may write to a folder above, they can put a copy in the place of
+/// the whole sweep at any time, and its files are theirs.
 pub(crate) fn guard(root: &Path, shared: Shared, parts: &'static [Part]) {
     let mut all = guarded();
     all.retain(|one| one.root != root);
@@ -265,13 +269,13 @@ impl Guarded {
         let first = path.strip_prefix(&self.root).ok()?.components().next()?;
         let name = first.as_os_str().to_str()?;
         self.parts.iter().copied().find(|part| match part {
-            Part::File(own) | Part::Folder(own) | Part::FolderOfFiles(own) => *own == name,
+            Part::File(own) | Part::Folder(own) => *own == name,
         })
     }
 
     /// Looks at the folder of the part in which a path lies.
     fn check_folder(&mut self, path: &Path) -> Result<(), Fault> {
-        let Some(Part::Folder(name) | Part::FolderOfFiles(name)) = self.part(path) else {
+        let Some(Part::Folder(name)) = self.part(path) else {
             return Ok(());
         };
         let folder = self.root.join(name);
@@ -286,10 +290,7 @@ impl Guarded {
     }
 
     fn check_file(&self, path: &Path, found: &Metadata) -> Result<(), Fault> {
-        match self.part(path) {
-            Some(Part::File(_) | Part::FolderOfFiles(_)) => judge(path, found, self.shared),
-            _ => Ok(()),
-        }
+        self.part(path).map_or(Ok(()), |_| judge(path, found, self.shared))
     }
 }
 

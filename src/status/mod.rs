@@ -22,6 +22,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use crate::cause::Cause;
 use crate::host::{Vars, disk};
 use crate::plan::OnFailure;
 use crate::scheduler::{self, Element, End, Scheduler, State as Word};
@@ -848,6 +849,24 @@ impl Status {
     pub(crate) fn unread(&self) -> impl Iterator<Item = (u64, u64)> {
         let of = |row: &Row| (row.id, self.records.get(&row.id).map_or(0, Record::unread));
         self.rows.iter().map(of).filter(|(_, lines)| *lines > 0)
+    }
+
+    /// Trials that are done without a metric or a result, if others have any.
+    pub(crate) fn silent(&self) -> Vec<u64> {
+        let silent = self.done().filter(|(_, attempt)| attempt.is_silent());
+        let silent: Vec<u64> = silent.map(|(trial, _)| trial).collect();
+        if silent.len() < self.done().count() { silent } else { Vec::new() }
+    }
+
+    /// Trials that are done although the kernel killed processes of them for lack of memory.
+    pub(crate) fn cut_short(&self) -> impl Iterator<Item = u64> {
+        let is_cut = |attempt: &&Attempt| attempt.cause() == Some(Cause::OutOfMemory);
+        self.done().filter(move |(_, attempt)| is_cut(attempt)).map(|(trial, _)| trial)
+    }
+
+    fn done(&self) -> impl Iterator<Item = (u64, &Attempt)> {
+        let of = |row: &Row| Some((row.id, self.records.get(&row.id)?.decisive()?));
+        self.rows.iter().filter_map(of).filter(|(_, attempt)| attempt.is_done())
     }
 
     /// Leaves out all trials but these.

@@ -82,7 +82,7 @@ impl Lock {
             if let Err(error) = linked
                 && error.kind() != std::io::ErrorKind::AlreadyExists
             {
-                return Err(disk::fault("lock", &path, &error).into());
+                return Err(no_link(&path, &error).into());
             }
             if let Some(owner) = living_owner(&path, tree.dir())? {
                 return Err(Fault::machine(owner.is_at_work())
@@ -127,6 +127,19 @@ impl Drop for Lock {
     }
 }
 
+/// Why a file that could be written could not be linked: some file systems have no hard links, and say EPERM.
+fn no_link(path: &Path, error: &std::io::Error) -> Fault {
+    use nix::libc::{EMLINK, ENOSYS, EOPNOTSUPP, EPERM};
+    if !error.raw_os_error().is_some_and(|code| [EPERM, EOPNOTSUPP, ENOSYS, EMLINK].contains(&code))
+    {
+        return disk::fault("lock", path, error);
+    }
+    let sentence = "the file system has no hard links, with which hpcsweep locks a sweep";
+    Fault::machine(sentence)
+        .at(path.display().to_string())
+        .hint("put the results on another file system: `root` under `[sweep]`; `hpcsweep doctor --root DIR` examines one")
+}
+
 /// The living process that holds the lock of a sweep.
 pub(crate) fn holder(tree: &Tree) -> Option<Owner> {
     living_owner(&path(tree), tree.dir()).ok().flatten()
@@ -163,6 +176,23 @@ fn living_owner(path: &Path, dir: &Path) -> Result<Option<Owner>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_system_without_hard_links_is_named() {
+        let of = |code| no_link(Path::new("/r/s/lock"), &std::io::Error::from_raw_os_error(code));
+        for code in [nix::libc::EPERM, nix::libc::EOPNOTSUPP] {
+            assert!(of(code).to_string().starts_with("the file system has no hard links"));
+        }
+        assert_eq!(
+            of(nix::libc::EIO).sentence,
+            disk::fault(
+                "lock",
+                Path::new("/r/s/lock"),
+                &std::io::Error::from_raw_os_error(nix::libc::EIO)
+            )
+            .sentence
+        );
+    }
 
     #[test]
     fn a_second_owner_is_refused_and_a_dead_one_replaced() {

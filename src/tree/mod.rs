@@ -93,12 +93,12 @@ impl Identity {
 const TRUSTED: [Part; 12] = [
     Part::File("sweep.json"),
     Part::File("plan.toml"),
-    Part::FolderOfFiles("plans"),
-    Part::FolderOfFiles("trials"),
-    Part::FolderOfFiles("waves"),
-    Part::FolderOfFiles("journal"),
-    Part::FolderOfFiles("jobs"),
-    Part::FolderOfFiles("code"),
+    Part::Folder("plans"),
+    Part::Folder("trials"),
+    Part::Folder("waves"),
+    Part::Folder("journal"),
+    Part::Folder("jobs"),
+    Part::Folder("code"),
     Part::Folder("pull"),
     Part::Folder("claims"),
     Part::Folder("agents"),
@@ -155,7 +155,13 @@ impl Tree {
             );
             return Err(Fault::request(sentence).hint("use the version that made it").into());
         }
-        Ok(Some((document(&bytes, &path)?, found)))
+        let identity: Identity = document(&bytes, &path)?;
+        // It becomes a folder, beside that of the sweep.
+        if !crate::plan::is_name(&identity.name) {
+            let sentence = format!("`{}` names no sweep", path.display());
+            return Err(Fault::request(sentence).hint("no hpcsweep has written this name").into());
+        }
+        Ok(Some((identity, found)))
     }
 
     /// Refuses another sweep than that with this token, which may have come into the folder since a job was submitted. A folder

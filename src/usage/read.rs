@@ -137,8 +137,9 @@ impl Ended {
             let Some(request) = requests.request((trial, own), attempt) else { continue };
             let ending = attempt.end.as_ref().map_or(cause, |end| end.cause);
             let ending = match (attempt.outcome(), ending) {
-                (Some(Outcome::Done), _) => Ending::Done,
+                // Also of a trial that is done, which went on without a process that the kernel killed.
                 (_, Some(Cause::OutOfMemory)) => Ending::NoMemory,
+                (Some(Outcome::Done), _) => Ending::Done,
                 (Some(Outcome::Timeout), _) | (_, Some(Cause::Walltime)) => Ending::NoTime,
                 _ => Ending::Other,
             };

@@ -333,6 +333,12 @@ impl Attempt<'_> {
             let why = Some(Why::new(Cause::Unknown, loss));
             judged = Judged { state: Outcome::Interrupted, why, ..judged };
         }
+        let is_done = judged.state == Outcome::Done;
+        if let Some(unmet) = started.prepared.unmet(ends.result.as_ref()).filter(|_| is_done) {
+            let log = self.job.tree.log(self.job.row.id, self.recorder.run);
+            let why = Some(unmet.with(log_says(&log, 1, None)));
+            judged = Judged { state: Outcome::Failed, code: 1, why, bare: None };
+        }
         let (state, code) = (judged.state, judged.code);
         let used = self.used(started, &ends);
         let (cause, reason) = self.why(started, &ends, judged, used.of_a_node());
@@ -399,6 +405,11 @@ impl Attempt<'_> {
     ) -> (Option<Cause>, Option<String>) {
         let Started { prepared, log, others, .. } = started;
         let Judged { state, code, why, bare } = judged;
+        let overlooked = || prepared.overlooked().filter(|_| state == Outcome::Done);
+        if let Some(why) = overlooked() {
+            output::write_line(log, "hpcsweep: ", &why.words);
+            return (Some(why.cause), Some(why.words));
+        }
         // A rank that was stopped because of another one does not name the cause.
         let is_own = state == Outcome::Failed && ends.own.stop != Some(Stop::Peer);
         let said = is_own.then(|| prepared.scratch.take_reason()).flatten();

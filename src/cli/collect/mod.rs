@@ -20,7 +20,7 @@ use crate::collect::columns::Column;
 use crate::collect::sheet::{Form, Line, Sheet};
 use crate::collect::statistics::Statistic;
 use crate::collect::steps::Steps;
-use crate::collect::{self, Cell, Source, Table};
+use crate::collect::{self, Cell, Source, Table, unread_words};
 use crate::fault::Fault;
 use crate::host::{disk, named};
 use crate::status::Status;
@@ -474,7 +474,7 @@ pub(super) fn tell(sources: &[Source], context: &Context) -> u8 {
             let more = if source.unread.len() > trials.len() { ", ..." } else { "" };
             context.out.warn(&format!(
                 "{dir}: {} left out that could not be read (trials {}{more})",
-                count(lines, "metric line"),
+                unread_words(lines),
                 trials.join(", ")
             ));
         }

@@ -310,9 +310,7 @@ pub(crate) fn end_marked(keep: &[u32], name: &str, value: &str) -> Spent {
         if keep.contains(&number) {
             continue;
         }
-        let env = std::fs::read(format!("/proc/{number}/environ")).unwrap_or_default();
-        let is_dead = started(pid.as_raw()).is_none();
-        if is_dead || env.split(|&b| b == 0).any(|entry| entry == mark) {
+        if started(pid.as_raw()).is_none() || has_mark(pid, &mark) {
             let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
             spent = spent.and(spent::bury(pid));
         }
@@ -381,6 +379,40 @@ pub(crate) fn stand_apart() {
 /// Sends a signal to the child's process group; a group that is gone is not an error.
 pub fn kill_group(child: &Child, signal: Signal) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(child.id().cast_signed()), signal);
+}
+
+/// How long what a program has printed is filtered after its end.
+const FILTERING: Duration = Duration::from_secs(1);
+
+/// Lets the filters end that a program has left, as `tee` in `exec > >(tee log)`: processes that read a pipe. They end when
+/// they have written what they got, once everything else that the program has left is killed, which may hold the other
+/// end of the pipe. `keep` are other children of this process; with a `mark` only processes count whose environment has it.
+pub(crate) fn end_but_filters(keep: &[u32], mark: Option<(&str, &str)>) {
+    let mark = mark.map(|(name, value)| format!("{name}={value}").into_bytes());
+    let is_left = |pid: &Pid| {
+        !keep.contains(&pid.as_raw().cast_unsigned())
+            && mark.as_ref().is_none_or(|mark| has_mark(*pid, mark))
+    };
+    let reads_pipe = |pid: &Pid| {
+        let input = std::fs::read_link(format!("/proc/{pid}/fd/0"));
+        input.is_ok_and(|input| input.to_string_lossy().starts_with("pipe:"))
+    };
+    let until = std::time::Instant::now() + FILTERING;
+    loop {
+        let left = adopted().into_iter().filter(is_left);
+        let (filters, others): (Vec<Pid>, Vec<Pid>) = left.partition(reads_pipe);
+        others.iter().for_each(|pid| kill(pid.as_raw().cast_unsigned()));
+        if filters.is_empty() || std::time::Instant::now() >= until {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether the environment of a process has this entry.
+fn has_mark(pid: Pid, mark: &[u8]) -> bool {
+    let env = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    env.split(|&b| b == 0).any(|entry| entry == mark)
 }
 
 /// Makes this process the parent of all processes that its children leave behind, in any session or group.

@@ -42,11 +42,20 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         }
         let result = left.result;
         // Asked for only where it matters: it is a file to be looked at.
-        let allowed = match is_copy || code == 0 {
+        let allowed = match is_copy || (code == 0 && left.unmet.is_none()) {
             true => 1,
             false => self.lifecycle.membership.attempts_of(trial)?,
         };
         let mut verdict = Verdict::of(code, result.is_some(), stop, tries + 1, allowed);
+        let logged = || cause::log::of(self.slots[i].tail(ended.log).as_bytes(), code.max(1), None);
+        match (left.unmet, left.overlooked) {
+            _ if verdict.state != Outcome::Done => {}
+            (Some(unmet), _) => {
+                let next = Next::after(Outcome::Failed, tries + 1, allowed);
+                verdict = Verdict { next, ..Verdict::failed(unmet.with(logged())) };
+            }
+            (None, overlooked) => verdict.why = overlooked,
+        }
         let lost = left.loss.filter(|_| matches!(verdict.state, Outcome::Done | Outcome::Failed));
         let is_robbed = lost.is_some();
         if let Some(reason) = lost {
@@ -72,7 +81,6 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             self.lifecycle.cut_off(unit, stop, ran, &mut verdict);
         }
         if verdict.state == Outcome::Failed && !is_robbed {
-            let logged = || cause::log::of(self.slots[i].tail(ended.log).as_bytes(), code, None);
             verdict.why = left.why.or(verdict.why).or_else(logged);
         }
         if let Some(complaints) = left.complaints {

@@ -148,6 +148,10 @@ pub(crate) struct Remains {
     pub(crate) result: Option<Value>,
     /// Why it failed: its own words come first.
     pub(crate) why: Option<Why>,
+    /// Why it has failed although it ended with 0.
+    pub(crate) unmet: Option<Why>,
+    /// What it has not noticed, if it is done.
+    pub(crate) overlooked: Option<Why>,
     /// Errors in these files.
     pub(crate) complaints: Option<String>,
     /// What is lost with its private folder, if that was removed.

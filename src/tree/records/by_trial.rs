@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
 
+use serde_json::Value;
+
 use super::{Attempt, End, Outcome, Record, Start};
 use crate::tree::damage::Damage;
 use crate::tree::table::Which;
@@ -18,9 +20,11 @@ pub(crate) struct ByTrial {
 }
 
 /// The records of a trial that was done at once: outside of the jobs of arrays, of the first of a chain, and of one that began
-/// when the trial before it was done; then the same in a job of an array, whose id is not known.
-static AT_ONCE: LazyLock<[Record; 4]> = LazyLock::new(|| {
-    [(false, false), (true, false), (false, true), (true, true)].map(|(behind, in_job)| {
+/// when the trial before it was done; then the same in a job of an array, whose id is not known. The last four have reported
+/// nothing: the result of the others stands for what they have reported.
+static AT_ONCE: LazyLock<[Record; 8]> = LazyLock::new(|| {
+    std::array::from_fn(|place| {
+        let (behind, in_job, is_silent) = (place & 1 > 0, place & 2 > 0, place & 4 > 0);
         let job = in_job.then(String::new);
         let start = Start { attempt: 1, behind, job, ..Start::default() };
         let mut attempt = Attempt::begun(start, 1, None);
@@ -36,7 +40,7 @@ static AT_ONCE: LazyLock<[Record; 4]> = LazyLock::new(|| {
             duration_s: 0.0,
             peak_memory: 0,
             usage: None,
-            result: None,
+            result: (!is_silent).then_some(Value::Null),
             log: None,
             last: true,
             seq: None,
@@ -119,7 +123,9 @@ impl ByTrial {
             && attempt.stopped_at.is_none();
         let is_it = counts && trial < MOST && end.state == Outcome::Done && !has_more && is_plain;
         let in_job = bundle.is_none() && attempt.start.job.is_some();
-        is_it.then_some(u8::from(attempt.start.behind) + 2 * u8::from(in_job))
+        let marks = [attempt.start.behind, in_job, attempt.is_silent()];
+        let place = || marks.iter().rev().fold(0, |place, mark| 2 * place + u8::from(*mark));
+        is_it.then(place)
     }
 
     /// Takes note that a trial was done at once; `place` as what [`ByTrial::at_once`] says.

@@ -115,6 +115,11 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// Whether it has ended without a metric or a result.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.metrics.is_empty() && self.end.as_ref().is_some_and(|end| end.result.is_none())
+    }
+
     /// Whether it ran in this job of a scheduler, or in an element of that array.
     pub fn is_of_job(&self, job: &str) -> bool {
         let own = self.start.job.as_deref();

@@ -153,6 +153,7 @@ pub(crate) fn wait(
         {
             let at = Instant::now();
             let slept = at.saturating_duration_since(clock::awake()).saturating_sub(suspended);
+            process::end_but_filters(limits.helper.as_slice(), None);
             // Whatever the program left running ends with it, also what has left its group or session.
             process::kill_group(child, Signal::SIGKILL);
             let strays = process::end_strays(limits.helper);

@@ -130,10 +130,11 @@ impl Lines {
         self.rest.drain(..end.map_or(self.rest.len(), |end| end + 1));
     }
 
-    /// As [`Lines::take`]; if lines were left out, one more row states how many.
-    pub(crate) fn take_counted(&mut self, last: bool) -> Vec<Map<String, Value>> {
+    /// As [`Lines::take`]; if lines were left out, or `odd` other things, one more row states how many.
+    pub(crate) fn take_counted(&mut self, last: bool, odd: u64) -> Vec<Map<String, Value>> {
         let before = self.odd_lines;
         let mut rows = self.take(last);
+        self.odd_lines += odd;
         if self.odd_lines > before {
             let left_out = (UNREAD.to_owned(), Value::from(self.odd_lines - before));
             rows.push(Map::from_iter([left_out]));
@@ -201,6 +202,8 @@ fn parse_row(line: &[u8]) -> Option<Map<String, Value>> {
 /// Python, JavaScript and Java write them become the strings `nan`, `inf`, `-inf`, so that a diverged run keeps its
 /// metrics; `.5`, `5.` and `+5` become numbers; a number that is too large for 64 bits becomes infinite.
 pub fn parse_lenient(text: &[u8]) -> Option<Value> {
+    // Programs on Windows, and some editors, begin a file with a byte order mark.
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     if let Ok(value) = serde_json::from_slice(text) {
         return Some(value);
     }

@@ -30,6 +30,13 @@ impl Memory {
         count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 
+    /// That processes of a program were killed which ended with 0 all the same.
+    pub(crate) fn overlooked(&self) -> Option<String> {
+        let kills = self.kills().saturating_sub(self.before);
+        let words = "of its processes for lack of memory, and it went on without";
+        (kills > 0).then(|| format!("the kernel killed {kills} {words}"))
+    }
+
     /// Why a program that failed did so, where memory is why: it had `peak` bytes, and `asked` MiB were asked
     /// for on its node. Without a count of the kernel one that was killed near its limit perhaps had too little.
     pub(crate) fn why(&self, signal: Option<i32>, peak: u64, asked: Option<u64>) -> Option<String> {

@@ -2,7 +2,8 @@
 
 pub(crate) mod child;
 mod container;
-pub(crate) mod gpu_samples;
+pub(crate) mod expected;
+mod gpu_samples;
 pub mod heavy;
 mod idle;
 pub mod launch;

@@ -24,6 +24,7 @@ use crate::tree::table::{Head, Row};
 use crate::tree::{Tree, code, terms};
 use crate::worker::Job;
 use crate::worker::process::container::{self, Inside};
+use crate::worker::process::expected::Expected;
 use crate::worker::process::gpu_samples::Sampler;
 use crate::worker::process::memory::Memory;
 use crate::worker::process::scratch::Scratch;
@@ -53,6 +54,8 @@ pub(crate) struct Prepared {
     pub(crate) gpus: Option<Sampler>,
     /// Tells whether memory is why it failed.
     pub(crate) memory: Memory,
+    /// What must be there in the end.
+    expected: Expected,
 }
 
 /// The variable that says when a program must have ended, in seconds since the epoch.
@@ -108,7 +111,18 @@ impl Prepared {
     pub(crate) fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
         let mut rows = self.scratch.take_metrics(last);
         rows.extend(self.take_samples(last));
+        rows.iter().for_each(|row| self.expected.see(row));
         rows
+    }
+
+    /// Why a program that ended with 0 and this result has failed all the same, once its last lines were taken.
+    pub(crate) fn unmet(&self, result: Option<&Value>) -> Option<Why> {
+        self.expected.lacks(result)
+    }
+
+    /// What a program that is done has not noticed: processes of it that the kernel killed for lack of memory.
+    pub(crate) fn overlooked(&self) -> Option<Why> {
+        Some(Why::new(Cause::OutOfMemory, self.memory.overlooked()?))
     }
 
     /// Whether there are more of them than the next call takes.
@@ -247,30 +261,19 @@ pub(crate) fn prepare_in(
             env.entry("USER".to_owned()).or_insert_with(access::own_name);
         }
     }
-    let setup = match &head.setup {
-        Some((shell, script)) => {
-            // A sweep may have been moved since the script was written down.
-            let own = tree.setup_script(head.first);
-            let script = if access::check_use(&own)? { &own } else { script };
-            Some(set_up(shell, script, &argv, &scratch)?)
-        }
-        None => None,
-    };
-    let gpus = Sampler::start(job, &env);
-    let is_trainer = head.run.train.is_some();
-    let memory = Memory::watch();
     Ok(Prepared {
+        setup: set_up(job, &argv, &scratch)?,
+        expected: Expected::of(&head.run.expect, (params, &extra), &workdir)?,
+        gpus: Sampler::start(job, &env),
+        is_trainer: head.run.train.is_some(),
+        memory: Memory::watch(),
         argv,
-        setup,
-        is_trainer,
         env,
         workdir,
         snapshot,
         devices,
         scratch,
         sync,
-        gpus,
-        memory,
     })
 }
 
@@ -280,16 +283,17 @@ pub(crate) fn prepare_in(
 ///
 /// # Errors
 /// When the node's disk refuses.
-fn set_up(shell: &Path, script: &Path, argv: &[String], scratch: &Scratch) -> Result<Vec<String>> {
+fn set_up(job: &Job, argv: &[String], scratch: &Scratch) -> Result<Option<Vec<String>>> {
+    let Some((shell, script)) = &job.head.setup else { return Ok(None) };
+    // A sweep may have been moved since the script was written down.
+    let moved = job.tree.setup_script(job.head.first);
+    let script = if access::check_use(&moved)? { &moved } else { script };
     let file = scratch.command();
     fs::write(&file, serde_json::to_vec(argv)?).map_err(|e| disk::fault("write", &file, &e))?;
     let own = disk::own_executable()?;
-    let paths = [shell, script, &own].map(path_text);
-    Ok(paths
-        .into_iter()
-        .chain(["worker", "--become"].map(str::to_owned))
-        .chain([path_text(&file)])
-        .collect())
+    let paths = [shell, script, &own].map(|path| path_text(path));
+    let words = paths.into_iter().chain(["worker", "--become"].map(str::to_owned));
+    Ok(Some(words.chain([path_text(&file)]).collect()))
 }
 
 /// Becomes the command that [`set_up`] has left in this file. Returns only if that fails: the words and the exit code with

@@ -179,7 +179,12 @@ impl Scratch {
 
     /// The metric lines that are complete and have not been taken yet; see [`Lines::take_counted`].
     pub(crate) fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
-        if self.is_untouched { Vec::new() } else { self.lines.take_counted(last) }
+        if self.is_untouched {
+            return Vec::new();
+        }
+        // A result that is left out is counted with the lines that are.
+        let odd = u64::from(last && self.odd_result.is_some());
+        self.lines.take_counted(last, odd)
     }
 
     /// Whether the file has more than [`Self::take_metrics`] takes at a time.

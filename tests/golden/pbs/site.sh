@@ -15,6 +15,8 @@
 #PBS -p 7
 
 # A job begins in the home folder with the variables of a login shell. This restores those of the submission.
+# Another user can put a file there where the folder above the sweep is open to others.
+[ -O /shared/ada/results/demo/jobs/env-0123456789ab.sh ] || { echo "the environment of the submission is not yours" >&2; exit 4; }
 . /shared/ada/results/demo/jobs/env-0123456789ab.sh || exit 4
 # Names begin with `_`, because variables of the submission may have other names.
 # PBS signals every process of the job. This shell stays until its worker has recorded the end.

@@ -22,6 +22,8 @@
 # The element finds its trial by its index. The trial's command is in the sweep's folder, not here.
 # srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and 23.02).
 export SRUN_CPUS_PER_TASK=3
+# Ranks have the environment of this script, also in a job that was submitted with --export=NONE.
+export SLURM_EXPORT_ENV=ALL
 # With its tree, Slurm's PMIx lets ranks leave a fence too early: they kill a rank that is still in MPI_Init.
 export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}
 srun --kill-on-bad-exit=1 /opt/hpcsweep/bin/hpcsweep worker --sweep /shared/ada/results/demo --wave 1 --first 0 --count 4 --gate --token token123

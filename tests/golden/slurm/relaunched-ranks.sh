@@ -12,6 +12,8 @@
 # The element finds its trial by its index. The trial's command is in the sweep's folder, not here.
 # srun does not take --cpus-per-task from the job by itself (Slurm 22.05 and 23.02).
 export SRUN_CPUS_PER_TASK=1
+# Ranks have the environment of this script, also in a job that was submitted with --export=NONE.
+export SLURM_EXPORT_ENV=ALL
 # MPI connects ranks once in a launch, so another attempt needs another launch. A worker asks for it with this file.
 export HPCSWEEP_AGAIN=/shared/ada/results/demo/meet/"$SLURM_JOB_ID".again
 # The walltime holds for all launches together.

@@ -32,8 +32,19 @@ if ! type module >/dev/null 2>&1; then
     if [ -r "$init" ]; then . "$init"; break; fi
   done
 fi
-module load cuda/12.4 || hpcsweep_say 'module load cuda/12.4' 1
-module load 'my module'\''s' || hpcsweep_say 'module load my module'\''s' 1
+hpcsweep_load() {
+  local before=${LOADEDMODULES:-} file said code=0
+  file=$(mktemp)
+  module load "$1" 2>"$file" || code=1
+  said=$(<"$file")
+  rm -f "$file"
+  [ -z "$said" ] || echo "$said" >&2
+  # Modules 3.2 leaves with 0, too, when there is no such module.
+  [[ ${LOADEDMODULES:-} != "$before" || $said != *ERROR* ]] || code=1
+  [ "$code" -eq 0 ] || hpcsweep_say "module load $1" 1
+}
+hpcsweep_load cuda/12.4
+hpcsweep_load 'my module'\''s'
 source /etc/profile
 export A="$HOME"
 cd / && umask 077

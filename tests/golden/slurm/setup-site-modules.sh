@@ -30,8 +30,19 @@ if ! type module >/dev/null 2>&1; then
   # shellcheck disable=SC1090,SC1091
   . '/opt/my modules/init/bash'
 fi
-module load gcc/12 || hpcsweep_say 'module load gcc/12' 1
-module load cuda/12.4 || hpcsweep_say 'module load cuda/12.4' 1
+hpcsweep_load() {
+  local before=${LOADEDMODULES:-} file said code=0
+  file=$(mktemp)
+  module load "$1" 2>"$file" || code=1
+  said=$(<"$file")
+  rm -f "$file"
+  [ -z "$said" ] || echo "$said" >&2
+  # Modules 3.2 leaves with 0, too, when there is no such module.
+  [[ ${LOADEDMODULES:-} != "$before" || $said != *ERROR* ]] || code=1
+  [ "$code" -eq 0 ] || hpcsweep_say "module load $1" 1
+}
+hpcsweep_load gcc/12
+hpcsweep_load cuda/12.4
 trap - ERR EXIT
 unset -f exec
 exec "${hpcsweep_command[@]}"

@@ -145,7 +145,8 @@ fn metric_lines_that_cannot_be_read_are_counted_by_every_reader() {
             echo loss=2 >>$HPCSWEEP_METRICS; [ $HPCSWEEP_PARAM_A = 1 ] || echo '{' >>$HPCSWEEP_METRICS";
         world.write("plan.toml", &shell(code, "[grid]\na = [1, 2]\n"));
         world.run(args).ok();
-        let said = "results/s: 3 metric lines left out that could not be read (trials 0, 1)\n";
+        let said =
+            "results/s: 3 metric lines or results left out that could not be read (trials 0, 1)\n";
         for verb in [
             &["collect"][..],
             &["collect", "--steps"],
@@ -160,8 +161,7 @@ fn metric_lines_that_cannot_be_read_are_counted_by_every_reader() {
         let of = |trial: usize| status["trials"][trial]["unread_lines"].clone();
         assert_eq!([&status["unread_lines"], &of(0), &of(1)], [&json!(3), &json!(1), &json!(2)]);
         let people = world.run(&["status"]);
-        let said =
-            "left out: 3 metric lines of 2 trials that could not be read, the first of trial 0\n";
+        let said = "left out: 3 metric lines or results of 2 trials that could not be read, the first of trial 0\n";
         assert!(people.out.contains(said), "{}", people.out);
         let best = world.run(&["best", "-m", "loss", "--min", "-n", "2", "--json"]);
         let lines = best

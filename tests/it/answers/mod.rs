@@ -6,6 +6,7 @@ mod collect;
 mod curves;
 mod index;
 mod logs;
+mod looks_done;
 mod plot;
 mod report;
 mod report_serve;

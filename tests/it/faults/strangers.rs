@@ -7,10 +7,11 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 
+use crate::support::agents;
 use crate::support::pbs_once::pbs;
 use crate::support::plans::shell;
 use crate::support::slurm::{element, slurm};
-use crate::support::world::World;
+use crate::support::world::{Started, World, wait_until};
 
 const NOBODY: u32 = 65534;
 
@@ -181,4 +182,49 @@ fn the_folder_of_somebody_else_holds_no_device() {
     world.local(&shell("true", "[resources]\ngpus_per_rank = 1\n[grid]\na = [1, 2]\n"), &[]).ok();
     assert_eq!(world.files(&name), [""; 0]);
     assert!(world.exists(&format!("{name}.1")), "{:?}", world.files("tmp"));
+}
+
+/// Gives everything in a folder to another user.
+fn give_whole(folder: &std::path::Path) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        std::os::unix::fs::lchown(entry.path(), Some(NOBODY), None).unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            give_whole(&entry.path());
+        }
+    }
+    chown(folder, Some(NOBODY), None).unwrap();
+}
+
+#[test]
+fn an_agent_runs_nothing_of_a_copy_that_somebody_else_puts_in_the_place_of_its_sweep() {
+    if !nix::unistd::getuid().is_root() {
+        return;
+    }
+    let code = "echo $HPCSWEEP_TRIAL >>$EVENTS; while [ -e $EVENTS.wait ]; do sleep 0.01; done";
+    let lay = |world: &World, trials: usize| {
+        let more = "[schedule]\nmax_running = 1\n[pull]\nlease = 0.6\n";
+        world.write("plan.toml", &agents::plan(code, trials, more));
+    };
+    let world = agents::world("");
+    world.write("events.wait", "");
+    // Enough to do for an agent to look for news meanwhile.
+    lay(&world, 70);
+    let first = agents::agent(&world, "first");
+    wait_until("it has begun", || agents::begun(&world).len() == 1);
+    lay(&world, 71);
+    let second = agents::agent(&world, "second");
+    wait_until("it waits", || world.read("second").contains("leaves no slot"));
+    second.signal(nix::sys::signal::Signal::SIGTERM);
+    let code = |mut agent: Started| agent.child.wait().unwrap().code();
+    assert_eq!(code(second), Some(143));
+    // In a folder that others may write to without the sticky bit, they can rename what is in it and put a copy there.
+    give_whole(&world.path("results/p"));
+    fs::remove_file(world.path("events.wait")).unwrap();
+    assert_eq!(code(first), Some(4), "{}", world.read("first"));
+    assert!(
+        world.read("first").contains("belongs to the user `nobody`"),
+        "{}",
+        world.read("first")
+    );
+    assert!(!agents::begun(&world).contains_key(&70));
 }

@@ -152,3 +152,27 @@ fn a_program_that_cannot_be_started_is_told_from_a_script_that_cannot() {
         );
     }
 }
+
+/// Stands for Modules 3.2, which leaves with 0 when there is no such module.
+const MODULES: &str = "module() { case \"$1 $2\" in
+\"load good/1.0\") export GOOD=1 LOADEDMODULES=good/1.0; echo 'good/1.0 is old' >&2;;
+\"load alias\") echo 'ERROR: deprecated' >&2; export LOADEDMODULES=$LOADEDMODULES:x/2;;
+*) echo \"ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for '$2'\" >&2;;
+esac; }\n";
+
+#[test]
+fn a_module_that_is_missing_fails_whatever_its_load_leaves_with() {
+    let loads = |modules: &str| {
+        let world = World::new();
+        world.write("init.sh", MODULES);
+        let init = format!("version = 1\n[modules]\ninit = \"{}\"\n", world.text_path("init.sh"));
+        world.write("home/config/hpcsweep/site.toml", &init);
+        world.local(&shell("echo GOOD=$GOOD", &format!("modules = {modules}\n")), &["-q"]);
+        world.run(&["logs", "0", "-n", "2"]).out
+    };
+    assert_eq!(loads("[\"good/1.0\", \"alias\", \"good/1.0\"]"), "good/1.0 is old\nGOOD=1\n");
+    let said = "ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for 'no/2'\n\
+                the set-up failed at: module load no/2\n";
+    assert_eq!(loads("[\"good/1.0\", \"no/2\"]"), said);
+    assert_eq!(loads("[\"no/2\", \"good/1.0\"]"), said);
+}

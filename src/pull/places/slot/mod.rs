@@ -307,7 +307,10 @@ impl Place for Slot {
         // Only where the agent has to leave and has no time for them.
         let cut = prepared.has_more_metrics().then(|| "the last metric lines left out".to_owned());
         let complaints = prepared.scratch.complaints().or(cut);
+        let is_well = program.over.as_ref().is_some_and(|(ended, _)| ended.exit.code == 0);
         let remains = Remains {
+            unmet: prepared.unmet(program.result.as_ref()).filter(|_| is_well),
+            overlooked: prepared.overlooked().filter(|_| is_well),
             loss,
             rows,
             gpus: prepared.gpu_usage(),

@@ -71,6 +71,7 @@ impl Slot {
         };
         let exit = Exit::of(status, running.since.elapsed(), has_handler);
         let exit = running.work.prepared.exit(exit);
+        process::end_but_filters(others, Some((MARK, &self.mark)));
         process::signal_group(pid, Signal::SIGKILL);
         let spent = spent.and(process::end_marked(others, MARK, &self.mark));
         let len = self.log.as_ref().and_then(|log| log.metadata().ok()).map_or(0, |m| m.len());
