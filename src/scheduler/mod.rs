@@ -471,12 +471,14 @@ pub(crate) struct Room {
     pub(crate) limit: u64,
     /// Those that elements have now.
     pub(crate) taken: u64,
+    /// Those that are kept for arrays which earlier submissions did not come to.
+    pub(crate) kept: u64,
 }
 
 impl Room {
     /// The places that are left.
     pub(crate) fn free(&self) -> u64 {
-        self.limit.saturating_sub(self.taken)
+        self.limit.saturating_sub(self.taken + self.kept)
     }
 
     /// About how many further submissions bring so many elements into the queue: each when half of the places are free again.

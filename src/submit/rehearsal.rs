@@ -364,18 +364,7 @@ impl Now<'_> {
         let journal = Journal::read(&all.tree)?;
         let mut waves = Waves::of_here(&all.tree, &journal)?;
         // The submission itself looks for jobs without an answer.
-        let mut has_job = |array: &Array, _: &[u64], _| Ok(journal.job(array.array).is_some());
-        let amended = {
-            let no_place = journal.without_a_place();
-            amend::amend(
-                &mut waves,
-                kind.word(),
-                self.diff,
-                &no_place,
-                &mut has_job,
-                &mut all.notes,
-            )?
-        };
+        let amended = amend::amend(&mut waves, kind.word(), self.diff, &journal, &mut all.notes);
         let mut covered = waves.covered();
         covered.retain(|trial| !amended.due.contains(trial) && !retried.bad.contains(trial));
         let records = &self.status.records;

@@ -132,7 +132,7 @@ impl Read {
         let is_here = |job: &&Job| queued.queue.as_ref().is_none_or(|queue| *queue == job.queue);
         let taken = jobs.iter().filter(|job| job.owner == user).filter(is_here).map(Job::places);
         let name = format!("max_queued of queue `{}`", queued.name);
-        Ok(Some(Room { name, limit: queued.limit, taken: taken.sum() }))
+        Ok(Some(Room { name, limit: queued.limit, taken: taken.sum(), kept: 0 }))
     }
 }
 

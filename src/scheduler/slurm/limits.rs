@@ -140,7 +140,7 @@ pub(super) fn room(
     let queued: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once('|')).collect();
     let rooms = bounds.into_iter().map(|bound| {
         let taken = queued.iter().filter(|(account, qos)| bound.counts(account, qos)).count();
-        Room { name: bound.name, limit: bound.most, taken: taken as u64 }
+        Room { name: bound.name, limit: bound.most, taken: taken as u64, kept: 0 }
     });
     Ok(rooms.min_by_key(Room::free))
 }

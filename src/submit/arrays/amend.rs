@@ -4,17 +4,14 @@
 //!
 //! Nothing is written about it. An array without a job is given up when a trial of it asks for something
 //! else now, has left the plan, or stands in a later array; so it makes no difference when a submission is
-//! killed: the file that commits the next wave is what takes the trials over. A call without an answer is
-//! looked for before its array is given up.
+//! killed: the file that commits the next wave is what takes the trials over.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-
-use anyhow::Result;
+use std::collections::{HashMap, HashSet};
 
 use crate::plan::Resources;
-use crate::submit::arrays::batch::Submission;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::Diff;
+use crate::tree::journal::Journal;
 use crate::tree::records::Record;
 use crate::tree::waves::Array;
 
@@ -27,49 +24,18 @@ pub(crate) struct Amended {
     pub(crate) other: Vec<u64>,
 }
 
-/// Whether the scheduler has an array, according to the journal; with `true`, an array without an answer is
-/// looked for.
-pub(crate) type HasJob<'a> = dyn FnMut(&Array, &[u64], bool) -> Result<bool> + 'a;
-
-impl Submission<'_> {
-    /// As [`amend`], and what has no answer is looked for first.
-    ///
-    /// # Errors
-    /// When it is unknown whether the scheduler has an array.
-    pub(crate) fn amend(
-        &mut self,
-        waves: &mut Waves,
-        tell: &mut impl FnMut(&str),
-    ) -> Result<Amended> {
-        let (diff, target) = (self.diff, self.scheduler.facts().kind.word());
-        let mut said = Vec::new();
-        let no_place = self.journal.without_a_place();
-        let mut has_job = |array: &Array, trials: &[u64], search| match search {
-            true => Ok(self.settle(array, trials, tell)?.is_some()),
-            false => Ok(self.journal.job(array.array).is_some()),
-        };
-        let amended = amend(waves, target, diff, &no_place, &mut has_job, &mut said)?;
-        said.iter().for_each(|words| tell(words));
-        Ok(amended)
-    }
-}
-
 /// Gives up the arrays that no scheduler has and that do not match the current plan, and those that were to wait for
-/// them; and those that had no place in the queue (`no_place`), whose trials are divided anew. `said`: the note about it.
-///
-/// # Errors
-/// When it is unknown whether the scheduler has an array.
+/// them; and those that had no place in the queue, whose trials are divided anew. `said`: the note about it.
 pub(crate) fn amend(
     waves: &mut Waves,
     target: &str,
     diff: &Diff,
-    no_place: &BTreeSet<u32>,
-    has_job: &mut HasJob<'_>,
+    journal: &Journal,
     said: &mut Vec<String>,
-) -> Result<Amended> {
+) -> Amended {
     let mut amended = Amended::default();
     let mut given_up = waves.given_up.clone();
-    let places = waves.places();
+    let (places, no_place) = (waves.places(), journal.without_a_place());
     for (wave, array, trials) in waves.arrays() {
         if wave.target != target {
             continue;
@@ -78,7 +44,7 @@ pub(crate) fn amend(
         let requests = array.requests();
         let is_same = |n: usize, trial: u64| is_same(diff, array, requests.as_deref(), n, trial);
         let mut all = trials.iter().enumerate();
-        if !has_job(array, trials, false)? {
+        if journal.job(array.array).is_none() {
             let waits_in_vain =
                 array.after.iter().chain(&array.wait).any(|before| given_up.contains(before));
             let stands = all.all(|(n, trial)| is_here(&trial) && is_same(n, *trial));
@@ -86,18 +52,16 @@ pub(crate) fn amend(
             if stands && !waits_in_vain && !is_divided {
                 continue;
             }
-            if !has_job(array, trials, true)? {
-                let here: Vec<u64> = trials.iter().filter(is_here).copied().collect();
-                if !stands && here.iter().any(|trial| diff.has(*trial)) {
-                    said.push(format!(
-                        "array {}: given up: no scheduler has it, and the plan asks for something else now",
-                        array.array
-                    ));
-                }
-                amended.due.extend(here);
-                given_up.insert(array.array);
-                continue;
+            let here: Vec<u64> = trials.iter().filter(is_here).copied().collect();
+            if !stands && here.iter().any(|trial| diff.has(*trial)) {
+                said.push(format!(
+                    "array {}: given up: no scheduler has it, and the plan asks for something else now",
+                    array.array
+                ));
             }
+            amended.due.extend(here);
+            given_up.insert(array.array);
+            continue;
         }
         let all = trials.iter().enumerate();
         let other = all.filter(|(n, trial)| {
@@ -106,7 +70,7 @@ pub(crate) fn amend(
         amended.other.extend(other.map(|(_, trial)| *trial));
     }
     waves.given_up = given_up;
-    Ok(amended)
+    amended
 }
 
 impl Amended {

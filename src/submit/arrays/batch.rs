@@ -20,6 +20,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::status::folders;
 use crate::submit::again::Again;
 use crate::submit::arrays::environment;
+use crate::submit::arrays::reconcile::settle_all;
 use crate::submit::arrays::unplaced;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::auto::{self, Decided};
@@ -95,13 +96,14 @@ pub(crate) fn submit(
     check_writable(&source.tree(), plan, site)?;
     let mut wanted = wanted(source);
     wanted.requests.extend(options.retry.requests());
-    let asked = Asked::new(kind, &wanted, site, environment)?;
+    let mut asked = Asked::new(kind, &wanted, site, environment)?;
     let tree = source.tree();
     scheduler::check_path(kind, tree.dir())?;
     let access = secure(&tree, plan, site)?;
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&plan.name, access)?;
     hands::take_over(&tree)?;
+    settle_all(&tree, site, &mut asked.calls, true, &mut tell)?;
     retry::check_free(&tree, &identity, site, environment, kind)?;
     let mut waves = Waves::of_here(&tree, &Journal::read(&tree)?)?;
     grow::follow(&tree, source)?.iter().for_each(|note| tell(note));
@@ -116,7 +118,7 @@ pub(crate) fn submit(
         false => Again::default(),
     };
     kept.change_others(&options.retry, &mut diff);
-    let (mut options, mut asked) = (options.clone(), asked);
+    let mut options = options.clone();
     let mut decided = Decided::default();
     let is_deciding = options.feeder.is_some() && (plan.is_looked_after() || plan.learns());
     if is_deciding {
@@ -361,9 +363,6 @@ impl Submission<'_> {
         is_followed: bool,
         tell: &mut impl FnMut(&str),
     ) -> Result<String> {
-        if let Some(job) = self.settle(array, trials, tell)? {
-            return Ok(job);
-        }
         let token = self.token(array);
         let script = self.render(wave, array, trials, &token)?;
         let after = self.dependency(array)?;

@@ -253,24 +253,6 @@ impl Submission<'_> {
     }
 }
 
-/// The places of the queue, where so many more elements could pass a limit; arrays that are still to be submitted count
-/// as if they were there.
-///
-/// # Errors
-/// When the scheduler does not answer.
-pub(crate) fn room(
-    scheduler: &dyn Scheduler,
-    calls: &mut Calls,
-    (waves, journal): (&Waves, &Journal),
-    charged: Charged<'_>,
-    elements: u64,
-) -> Result<Option<Room>> {
-    let missing = waves.arrays().filter(|(_, array, _)| journal.job(array.array).is_none());
-    let missing: u64 = missing.map(|(_, array, _)| array.count).sum();
-    let room = scheduler.room(calls, elements + missing, charged)?;
-    Ok(room.map(|room| Room { taken: room.taken + missing, ..room }))
-}
-
 /// Whether a feeder of the sweep is queued or running that submits what a submission leaves, other than the one that submits now.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{Places, Room, Scheduler};
 use crate::site::Site;
+use crate::submit::arrays::amend;
 use crate::submit::arrays::batch::{ArrayOptions, Submission};
 use crate::submit::arrays::feeder;
 use crate::submit::arrays::mapping::{Mapped, Rules};
@@ -46,6 +47,16 @@ struct Queue {
     fed: Option<bool>,
 }
 
+/// Elements of a scheduler's arrays that earlier submissions did not come to, and the last feeder if they did not come to that.
+/// They are submitted before anything new.
+fn missing(waves: &Waves, journal: &Journal, target: &str) -> u64 {
+    let arrays = waves.arrays().map(|(wave, array, _)| (wave, array));
+    let all = arrays.chain(waves.feeders().next_back());
+    let missing =
+        all.filter(|(wave, array)| wave.target == target && journal.job(array.array).is_none());
+    missing.map(|(_, array)| array.count).sum()
+}
+
 /// Asks for the places of the queue, where the sweep needs so many, and for a feeder where that matters.
 fn queue(
     (scheduler, calls): (&dyn Scheduler, &mut Calls),
@@ -53,10 +64,10 @@ fn queue(
     source: &Source,
     site: &Site,
     options: &ArrayOptions,
-    elements: u64,
+    (elements, missing): (u64, u64),
 ) -> Result<Queue> {
-    let known = (waves, journal);
-    let room = feeder::room(scheduler, calls, known, feeder::charged(source, site), elements)?;
+    let room = scheduler.room(calls, elements + missing, feeder::charged(source, site))?;
+    let room = room.map(|room| Room { kept: missing, ..room });
     let auto = source.plan.is_looked_after() || source.plan.learns();
     let is_short = room.as_ref().is_some_and(|room| elements + u64::from(auto) > room.free());
     let fed = match (is_short, auto) {
@@ -139,7 +150,9 @@ impl Submission<'_> {
         tell: &mut impl FnMut(&str),
     ) -> Result<Next> {
         let (diff, site) = (self.diff, self.site);
-        let amended = self.amend(all, tell)?;
+        let (mut said, target) = (Vec::new(), self.scheduler.facts().kind.word());
+        let amended = amend::amend(all, target, diff, &self.journal, &mut said);
+        said.iter().for_each(|words| tell(words));
         let mut covered = all.covered();
         covered.retain(|trial| !amended.due.contains(trial));
         let without_success =
@@ -170,7 +183,8 @@ impl Submission<'_> {
         let elements = (todo.len() as u64 + diff.added()).div_ceil(pack);
         let known = (&self.tree, &*all, &self.journal);
         let asked = (&*self.scheduler, &mut self.calls);
-        let Queue { room, fed } = queue(asked, known, source, site, options, elements)?;
+        let missing = missing(all, &self.journal, target);
+        let Queue { room, fed } = queue(asked, known, source, site, options, (elements, missing))?;
         let auto = source.plan.is_looked_after();
         let is_fed = fed == Some(true);
         if let Some(room) = &room {
@@ -185,11 +199,14 @@ impl Submission<'_> {
             && let Some(room) = room.as_ref().filter(|_| free.is_some_and(|free| free < least))
         {
             let left = todo.len() as u64 + diff.added();
-            if is_fed && options.feeder.is_none() {
+            // What earlier submissions did not come to is submitted: the queue may have no place for anything else.
+            let is_missing = missing > 0;
+            if (is_fed || is_missing) && options.feeder.is_none() {
                 // The feeder submits what the sweep has.
                 self.grow(source, options, (&mut todo, &records), tell)?;
             }
-            return Ok(Next { left, full: Some(room.clone()), is_fed: fed, ..Next::default() });
+            let full = (!is_missing).then(|| room.clone());
+            return Ok(Next { left, full, is_fed: fed, ..Next::default() });
         }
         if options.feeder.is_none() {
             self.grow(source, options, (&mut todo, &records), tell)?;

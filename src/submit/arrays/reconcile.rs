@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::batch::Submission;
 use super::wave::Waves;
-use crate::host::{Vars, clock};
+use crate::host::clock;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{self, Scheduler};
 use crate::site::Site;
@@ -14,21 +14,23 @@ use crate::tree::journal::{Entry, Journal, Standing, Writer};
 use crate::tree::waves::Array;
 use crate::tree::{Tree, records};
 
-/// Finds out what became of the calls of submissions that are gone, and writes it down. Whether jobs were found. `waits`:
+/// Finds out what became of the calls of submissions that are gone, and writes it down. Returns the jobs that it found. `waits`:
 /// until each call must have arrived; otherwise one look settles what it finds. The caller holds the lock.
+///
+/// A call without an answer is a job that may exist, so whatever counts jobs, or decides about them, settles it first.
 ///
 /// # Errors
 /// When the scheduler's state is unknown, or the disk refuses.
 pub(in crate::submit) fn settle_all(
     tree: &Tree,
     site: &Site,
-    environment: &Vars,
+    calls: &mut Calls,
     waits: bool,
     tell: &mut impl FnMut(&str),
-) -> Result<bool> {
+) -> Result<Vec<(Array, String)>> {
     let journal = Journal::read(tree)?;
     if !journal.arrays.values().any(|standing| matches!(standing, Standing::Open { .. })) {
-        return Ok(false);
+        return Ok(Vec::new());
     }
     let scheduler = scheduler::of_sweep(&journal);
     let target = scheduler.facts().kind.word();
@@ -36,11 +38,11 @@ pub(in crate::submit) fn settle_all(
         tree,
         journal: &journal,
         scheduler: &*scheduler,
-        calls: &mut Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s)),
+        calls,
         settle_s: site.limits.settle_s,
     };
     let waves = Waves::read(tree)?;
-    let mut found = false;
+    let (mut writer, mut found) = (Writer::open(tree)?, Vec::new());
     for (wave, map) in waves.all.iter().zip(&waves.maps).filter(|(wave, _)| wave.target == target) {
         for array in &wave.arrays {
             let trials = array.trials(map);
@@ -49,8 +51,10 @@ pub(in crate::submit) fn settle_all(
                 false => search.glance(array, trials, tell),
             };
             if let Some(entry) = entry {
-                Writer::open(tree)?.write(&entry)?;
-                found |= matches!(entry, Entry::Answer { .. });
+                writer.write(&entry)?;
+                if let Entry::Answer { job, .. } = entry {
+                    found.push((array.clone(), job));
+                }
             }
         }
     }
@@ -58,25 +62,6 @@ pub(in crate::submit) fn settle_all(
 }
 
 impl Submission<'_> {
-    /// Finds the result of an earlier call for an array that has no answer: its job, or nothing if there was
-    /// no such call or it never arrived.
-    ///
-    /// # Errors
-    /// When the scheduler's state is unknown, or the disk refuses.
-    pub(in crate::submit) fn settle(
-        &mut self,
-        array: &Array,
-        trials: &[u64],
-        tell: &mut impl FnMut(&str),
-    ) -> Result<Option<String>> {
-        let Some(entry) = self.search().settle(array, trials, tell)? else { return Ok(None) };
-        self.write(&entry)?;
-        Ok(match entry {
-            Entry::Answer { job, .. } => Some(job),
-            _ => None,
-        })
-    }
-
     /// Looks for jobs of this submission and of earlier ones.
     pub(super) fn search(&mut self) -> Search<'_> {
         Search {

@@ -140,7 +140,8 @@ impl<'a> Before<'a> {
         records.iter().filter(is_due).count() as u64
     }
 
-    /// Arrays that the scheduler has and that may not have ended, with the number of their elements that may run.
+    /// Arrays that may not have ended, with the number of their elements that may run. One without a job is submitted first, so
+    /// it counts.
     pub(crate) fn open(&self, records: &HashMap<u64, Record>) -> Vec<(u32, u64)> {
         let is_open = |array: u32, trial: u64| {
             let over = |r: &Record| r.skipped.is_some() || self.is_over(trial, r);
@@ -150,8 +151,8 @@ impl<'a> Before<'a> {
             let open = trials.iter().enumerate().filter(|(_, t)| is_open(array.array, **t));
             open.map(|(n, _)| n as u64 % array.count).collect()
         };
-        let asked = self.waves.arrays().filter(|(_, a, _)| self.journal.job(a.array).is_some());
-        let open = asked.map(|(_, a, trials)| (a.array, elements(trials, a).len() as u64));
+        let all = self.waves.arrays();
+        let open = all.map(|(_, a, trials)| (a.array, elements(trials, a).len() as u64));
         open.filter(|(_, elements)| *elements > 0).collect()
     }
 

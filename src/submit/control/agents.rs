@@ -55,11 +55,11 @@ pub(crate) fn control(
             .hint(format!("name no trial to {word} all of it, or submit a plan without the trial"))
             .into());
     }
+    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     if order == Order::Cancel {
-        settle_all(tree, site, environment, false, tell)?;
+        settle_all(tree, site, &mut calls, false, tell)?;
     }
     let journal = Journal::read(tree)?;
-    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     let alive = pilots::ask(tree, &journal, &ledger, &mut calls)?.ok_or_else(|| {
         Fault::scheduler("cannot tell which pilots of this sweep wait or run").hint("try again")
     })?;

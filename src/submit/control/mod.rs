@@ -64,13 +64,17 @@ pub(crate) fn control(
     // anything is read.
     let lock = (order == Order::Cancel || trials.is_empty()).then(|| Lock::take(tree));
     let settles = order != Order::Release && matches!(lock, Some(Ok(_)));
+    let calls = || Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
     if settles {
-        settle_all(tree, site, environment, false, &mut tell)?;
+        settle_all(tree, site, &mut calls(), false, &mut tell)?;
     }
     let about = About { tree, identity, trials, order, site, environment };
     let (mut done, lock) = give(&about, lock)?;
     // A call of a killed submission may arrive yet: what is known does not wait for it.
-    if settles && lock.is_some() && settle_all(tree, site, environment, true, &mut tell)? {
+    if settles
+        && lock.is_some()
+        && !settle_all(tree, site, &mut calls(), true, &mut tell)?.is_empty()
+    {
         done.add(give(&about, lock.map(Ok))?.0);
     }
     Ok(done)

@@ -20,8 +20,8 @@ use crate::status::pilots::{self, Pilots};
 use crate::submit::again::Again;
 use crate::submit::arrays::batch::{Asked, Submission};
 use crate::submit::arrays::feeder;
+use crate::submit::arrays::reconcile::settle_all;
 use crate::submit::grow::Diff;
-use crate::tree::journal::Standing;
 use crate::tree::ledger::Ledger;
 use crate::tree::lock::Lock;
 use crate::tree::waves::{self, Array, Pilot, Wave};
@@ -200,7 +200,7 @@ pub(crate) fn submit(
     check_writable(&source.tree(), plan, site)?;
     let wanted =
         Wanted { requests: vec![&ask.request], elements: u64::from(ask.workers), ..wanted(source) };
-    let asked = Asked::new(kind, &wanted, site, environment)?;
+    let mut asked = Asked::new(kind, &wanted, site, environment)?;
     let was_halted = Ledger::read(&source.tree())?.halted;
     let dealing = deal::DealOptions {
         retry: options.retry.clone(),
@@ -218,6 +218,8 @@ pub(crate) fn submit(
     let access = secure(&tree, plan, site)?;
     let _lock = Lock::take(&tree)?;
     let identity = tree.create(&plan.name, access)?;
+    let found = settle_all(&tree, site, &mut asked.calls, true, &mut tell)?;
+    let found = found.into_iter().rfind(|(array, _)| array.pilot.is_some());
     let diff = Diff::default();
     let mut run = Submission::new(source, site, templates, environment, asked, identity, &diff)?;
     let mut report = PilotReport {
@@ -229,7 +231,6 @@ pub(crate) fn submit(
         held: None,
         calls: 0,
     };
-    let found = run.unanswered(&mut tell)?;
     let decks = deck::read(&run.tree)?;
     let ledger = Ledger::read(&run.tree)?;
     report.open = left(&ledger, deck::total(&decks));
@@ -289,25 +290,6 @@ impl Submission<'_> {
             report.submitted = Some((ask.words(n), job));
         }
         Ok(())
-    }
-
-    /// Finds out what became of calls for pilots that have no answer; the last one that the scheduler has.
-    fn unanswered(&mut self, tell: &mut impl FnMut(&str)) -> Result<Option<(Array, String)>> {
-        let mut found = None;
-        for wave in waves::read(&self.tree)? {
-            if wave.target != self.scheduler.facts().kind.word() {
-                continue;
-            }
-            for array in wave.arrays.into_iter().filter(|array| array.pilot.is_some()) {
-                let standing = self.journal.arrays.get(&array.array);
-                if matches!(standing, Some(Standing::Open { .. }))
-                    && let Some(job) = self.settle(&array, &[], tell)?
-                {
-                    found = Some((array, job));
-                }
-            }
-        }
-        Ok(found)
     }
 }
 

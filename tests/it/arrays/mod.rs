@@ -7,3 +7,4 @@ mod retry;
 mod scripts;
 mod templates;
 mod tree_calls;
+mod unanswered;

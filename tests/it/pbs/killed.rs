@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::support::faults::Dice;
 use crate::support::pbs::Pbs;
 use crate::support::pbs_once::killer;
@@ -28,6 +30,29 @@ fn killed_before_or_after_any_call_of_qsub_it_is_completed() {
             pbs.again(&["-q"]).ok();
             assert_eq!(pbs.names().len(), 3);
             check(&pbs, 5);
+        }
+    }
+}
+
+#[test]
+fn a_sweep_larger_than_the_queue_continues_after_any_call_that_never_arrived() {
+    for number in 1..=3 {
+        for before in [true, false] {
+            let mut pbs = Pbs::start();
+            let events = pbs.world.text_path("events");
+            pbs.world.set("EVENTS", &events);
+            pbs.world.write("events", "");
+            pbs.config(|c| {
+                c.insert("max_queued".to_owned(), json!(5));
+                c.insert("scheduling".to_owned(), json!(false));
+            });
+            pbs.site("[limits]\nsettle_s = 1\n");
+            wrap(&pbs.world, "qsub", &killer(number, before));
+            assert_eq!(pbs.submit(&plan("s", 11), &["-q"]).code, 137, "call {number} {before}");
+            let ran = pbs.again(&[]);
+            assert_eq!(ran.code, 0, "call {number} {before}: {}", ran.whole());
+            pbs.set("scheduling", true);
+            check(&pbs, 11);
         }
     }
 }
