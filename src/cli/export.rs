@@ -25,7 +25,7 @@ use crate::words::{count, thousands};
 /// `export` has the table and the report. While the sweep runs, the archive has what was recorded until then.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A sweep folder or a plan, by default the one in results/, else the last one submitted
+    /// A sweep folder or a plan, by default the one of this folder
     sweep: Option<String>,
     /// Write to this file: .tar.zst, .tar.gz or .tar; by default NAME.tar.zst here
     #[arg(short, long, value_name = "FILE")]
@@ -43,6 +43,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let named: Vec<String> = args.sweep.iter().cloned().collect();
+    sweeps::check_here(&named, context)?;
     let (tree, identity) = sweeps::one(&named, context)?;
     let name = folder_name(&tree)?;
     let output = match &args.output {

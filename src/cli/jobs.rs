@@ -45,7 +45,7 @@ pub(crate) struct ReleaseArgs {
 
 #[derive(Debug, clap::Args)]
 struct What {
-    /// The sweep's folder or plan, by default the one in results/, else the last one submitted; sets of its trials (`3-7,12`)
+    /// The sweep's folder or plan, by default the one of this folder; sets of its trials (`3-7,12`)
     #[arg(value_name = "SWEEP|IDS")]
     named: Vec<String>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use ratatui::crossterm::terminal;
 use super::best::{Repeats, meant};
 use super::select::Select;
 use super::sibling::become_worker;
-use super::{Context, collect};
+use super::{Context, collect, sweeps};
 use crate::collect::{self as results, Goal, Table};
 use crate::fault::Fault;
 use crate::host::named;
@@ -230,6 +230,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         return Err(become_worker("picture", "draws pictures", "draw in the terminal: `--term`"));
     }
     let named = args.select.read(&args.named)?;
+    if args.output.is_some() {
+        sweeps::check_here(&named.sweeps, context)?;
+    }
     let sweeps = collect::stand(&named, args.offline, context)?;
     let table = results::table(&sweeps, &[])?;
     let code = collect::tell(&table.sources, context);

@@ -32,7 +32,7 @@ use crate::words::{count, thousands};
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("goal").multiple(false))]
 pub(crate) struct Args {
-    /// A sweep folder or a plan, by default the one in results/, else the last one submitted; sets of trials (`3-7,12`)
+    /// A sweep folder or a plan, by default the one of this folder; sets of trials (`3-7,12`)
     #[arg(value_name = "SWEEP|IDS")]
     named: Vec<String>,
     #[command(flatten)]
@@ -72,6 +72,9 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let Named { sweeps, wanted } = args.select.read(&args.named)?;
+    if args.serve.is_none() {
+        sweeps::check_here(&sweeps, context)?;
+    }
     let (tree, identity) = sweeps::one(&sweeps, context)?;
     let goal = if args.max { Goal::Max } else { Goal::Min };
     let wish = args.metric.clone().map(|metric| (metric, goal));

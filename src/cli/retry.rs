@@ -17,7 +17,7 @@ use crate::submit::{local, pilots};
 /// that are queued or running are left alone, and nothing else of the plan is submitted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The sweep's folder or plan, by default the one in results/, else the last one submitted; sets of its trials (`3-7,12`)
+    /// The sweep's folder or plan, by default the one of this folder; sets of its trials (`3-7,12`)
     #[arg(value_name = "SWEEP|IDS")]
     named: Vec<String>,
     #[command(flatten)]

@@ -31,7 +31,7 @@ use crate::words::{count, duration};
 /// of the sweep is damaged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Sweep folders, plans or patterns, by default those in results/, else the last one submitted; sets of trials (`3-7,12`)
+    /// Sweep folders, plans or patterns, by default those of this folder, else the last one submitted; sets of trials (`3-7,12`)
     #[arg(value_name = "SWEEP|IDS")]
     named: Vec<String>,
     #[command(flatten)]
@@ -266,7 +266,7 @@ fn unsubmitted(status: &Status) -> String {
                      place in the queue\n"
                 )
             }
-            (Some(job), _) => format!("job {job} looks at it when its jobs have ended\n"),
+            (Some(job), _) => format!("job {job} looks at it when some of its jobs have ended\n"),
             (None, 0) => match status.uncalled {
                 Some(hook) => {
                     format!("no job waits that calls the hook `{hook}`; to bring one: {command}\n")

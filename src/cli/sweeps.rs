@@ -1,4 +1,7 @@
 //! Which sweeps a verb is about: folders, plans, globs, or the default.
+//!
+//! The default is the sweep of this folder: the folder itself, `results/*`, or what the plans here have been submitted as. Only a
+//! verb that shows something looks elsewhere, only where neither a plan nor `results/` is here, and it says so.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -14,8 +17,8 @@ use crate::site::Site;
 use crate::submit::{self, Source};
 use crate::tree::{Identity, Tree};
 
-/// The sweeps named by folders, plan files or globs; with nothing named, those of this folder
-/// (`results/*`), else the one submitted last (below this folder, if there is one).
+/// The sweeps named by folders, plan files or globs; with nothing named, those of this folder, else the one submitted last
+/// (below this folder, if there is one).
 ///
 /// # Errors
 /// When a name is not a sweep, or nothing is found.
@@ -82,6 +85,7 @@ pub(super) fn one_to_change(
     site: &Site,
     context: &Context,
 ) -> Result<(Tree, Identity)> {
+    check_here(named, context)?;
     let dirs = folders(named, context)?;
     for plan in named.iter().map(Path::new).filter(|name| name.is_file()) {
         if submit::shared(&of_plan(plan)?.plan, site) == Shared::Group {
@@ -92,6 +96,17 @@ pub(super) fn one_to_change(
         access::check_open(&Tree::at(dir).dir().join("sweep.json"))?;
     }
     single(distinct(dirs.iter().map(|dir| Tree::open(dir)).collect::<Result<_>>()?))
+}
+
+/// Refuses sweeps that are neither named nor of this folder, for verbs that change or write something.
+///
+/// # Errors
+/// When nothing is named, and no sweep is here.
+pub(super) fn check_here(named: &[String], context: &Context) -> Result<()> {
+    if named.is_empty() && near(context).is_empty() {
+        return Err(not_here(context).into());
+    }
+    Ok(())
 }
 
 /// Refuses to write within a sweep: its folder has what its jobs need, and nothing else.
@@ -144,17 +159,49 @@ fn folders(named: &[String], context: &Context) -> Result<Vec<PathBuf>> {
     if named.is_empty() {
         dirs = near(context);
         if dirs.is_empty() {
-            dirs.extend(last(context));
-        }
-        if dirs.is_empty() {
-            return Err(Fault::request(
-                "no sweep found: nothing in `results/`, and none was submitted before",
-            )
-            .hint("name its folder: `hpcsweep status path/to/results/NAME`")
-            .into());
+            let last = last(context).filter(|_| !is_project()).ok_or_else(|| not_here(context))?;
+            context.out.say(&format!("not here: the last one submitted, {}", disk::named(&last)));
+            dirs.push(last);
         }
     }
     Ok(dirs)
+}
+
+/// That no sweep is here.
+fn not_here(context: &Context) -> Fault {
+    const RESULTS: &str = "results";
+    if let Some(owner) = access::closed_by(Path::new(RESULTS)) {
+        return Fault::request(format!("`{RESULTS}` belongs to {owner} and is closed to you"))
+            .hint("ask the owner to open it, or name another sweep's folder");
+    }
+    let why = match (Path::new(RESULTS).exists(), plans().first()) {
+        (true, _) => format!("nothing in `{RESULTS}/`"),
+        (false, Some(plan)) => format!("`{}` was not submitted", plan.display()),
+        (false, None) => format!("no plan and no `{RESULTS}/`"),
+    };
+    let hint = match last(context) {
+        Some(last) => format!("name its folder; the last one submitted is {}", disk::named(&last)),
+        None => "name its folder: `hpcsweep status path/to/results/NAME`".to_owned(),
+    };
+    Fault::request(format!("no sweep here: {why}")).hint(hint)
+}
+
+/// Whether a plan or results are here, so that no other sweep can be meant.
+fn is_project() -> bool {
+    std::fs::symlink_metadata("results").is_ok() || !plans().is_empty()
+}
+
+/// The plans of this folder.
+fn plans() -> Vec<PathBuf> {
+    let names = disk::list(Path::new(".")).unwrap_or_default();
+    let is_section = |line: &str| {
+        let name = line.trim_start_matches(['[', ' ']).split([']', '.', ' ']).next();
+        matches!(name, Some("sweep" | "run"))
+    };
+    let is_plan = |text: String| text.lines().any(is_section);
+    let all = names.into_iter().map(PathBuf::from);
+    let all = all.filter(|path| path.extension().is_some_and(|ending| ending == "toml"));
+    all.filter(|path| std::fs::read_to_string(path).is_ok_and(is_plan)).collect()
 }
 
 /// By folder: a sweep may be reached by two paths, and must not be counted twice.
@@ -206,7 +253,13 @@ fn near(context: &Context) -> Vec<PathBuf> {
     }
     let names = disk::list(Path::new("results")).unwrap_or_default();
     let found = names.into_iter().map(|name| Path::new("results").join(name)).collect();
-    readable(found, context)
+    let found = readable(found, context);
+    if !found.is_empty() {
+        return found;
+    }
+    // A plan may name another root.
+    let of_plans = plans().into_iter().filter_map(|plan| Source::read(&plan).ok());
+    readable(of_plans.map(|source| source.tree().dir().to_owned()).collect(), context)
 }
 
 /// Those of some paths that are sweeps. What another user has closed is left out with a warning, unless there is nothing

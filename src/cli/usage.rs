@@ -20,7 +20,7 @@ use crate::words::count;
 /// attempts. Reads the results tree alone.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Sweep folders, plans or patterns, by default those in results/, else the last one submitted; sets of trials (`3-7,12`)
+    /// Sweep folders, plans or patterns, by default those of this folder, else the last one submitted; sets of trials (`3-7,12`)
     #[arg(value_name = "SWEEP|IDS")]
     named: Vec<String>,
     #[command(flatten)]

@@ -157,7 +157,19 @@ impl Args {
     }
 }
 
+impl Args {
+    /// Refuses a sweep that is neither named nor here, if its results go into files.
+    fn check_here(&self, named: &Named, context: &Context) -> Result<()> {
+        match self.output.is_some() || self.tensorboard.is_some() {
+            true => sweeps::check_here(&named.sweeps, context),
+            false => Ok(()),
+        }
+    }
+}
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    let named = args.select.read(&args.named)?;
+    args.check_here(&named, context)?;
     if let Some(Format::Records) = args.format {
         let tables_alone = [
             ("steps", args.steps),
@@ -180,7 +192,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     if !args.statistics.curve.is_empty() && (args.steps || args.attempts) {
         return Err(Fault::request("`--curve` is about the table of trials").into());
     }
-    let named = args.select.read(&args.named)?;
     let meant = || meant(&named, args.planned, args.offline, context);
     if let Some(dir) = &args.tensorboard {
         return event_files(&meant()?, dir, context);

@@ -23,7 +23,7 @@ use output::{Output, each};
 /// without success.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The trial's number, or a set of trials (`3-7,12`); the sweep, by default the one in results/, else the last one submitted
+    /// The trial's number, or a set of trials (`3-7,12`); the sweep, by default that of this folder, else the last one submitted
     #[arg(value_name = "IDS|SWEEP")]
     named: Vec<String>,
     #[command(flatten)]

@@ -36,7 +36,7 @@ use trial::Trial;
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("goal").multiple(false))]
 pub(crate) struct Args {
-    /// The sweep; by default the one in results/, else the last one submitted
+    /// The sweep; by default that of this folder, else the last one submitted
     sweep: Option<String>,
     /// Print how it stands now as text, and end
     #[arg(long)]

@@ -18,7 +18,7 @@ use trial::Facts;
 /// that waits when it expects it to start.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Trials (`3-7,12`), and the sweep; by default the one in results/, else the last one submitted
+    /// Trials (`3-7,12`), and the sweep; by default that of this folder, else the last one submitted
     #[arg(value_name = "IDS|SWEEP")]
     named: Vec<String>,
     #[command(flatten)]

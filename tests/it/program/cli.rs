@@ -163,7 +163,7 @@ fn a_wrong_request_is_exit_code_two_and_says_nothing_on_standard_output() {
         (&["submit", "plan.toml", "--memory", "4G"], "cannot read the plan `plan.toml`"),
         (&["retry", "--memory", "4"], "`--memory` cannot be `4`"),
         (&["retry", "--partition", "a\nb"], "`--partition` must be a name on one line"),
-        (&["retry"], "no sweep found"),
+        (&["retry"], "no sweep here: no plan and no `results/`"),
         (&["submit", "plan.toml", "-j", "0"], "0 is not in 1.."),
         (&["submit", "plan.toml", "--lokal"], "a similar argument exists: '--local'"),
         (&["best", "--metric", "loss"], "<--min|--max>"),
@@ -179,7 +179,7 @@ fn a_wrong_request_is_exit_code_two_and_says_nothing_on_standard_output() {
         (&["status", "7-3"], "`7-3` runs backwards"),
         (&["status", "--where", "lr >"], "`--where lr >` is not an expression: found the end but"),
         (&["collect", "nowhere"], "no sweep is called `nowhere`"),
-        (&["status"], "no sweep found: nothing in `results/`, and none was submitted before"),
+        (&["status"], "no sweep here: no plan and no `results/`"),
         (&["status", "."], "`.` is not a sweep: it has no `sweep.json`"),
     ] {
         let ran = world.run(args);

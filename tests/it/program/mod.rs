@@ -6,3 +6,4 @@ mod init;
 mod install;
 mod launch;
 mod startup;
+mod which;
