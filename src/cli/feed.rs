@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 /// Pauses between questions for a place: they double from the first to the last.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(300));
+const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
 /// How long places are waited for if the job does not know its walltime.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -349,6 +349,8 @@ pub(crate) struct After {
     pub(crate) follow: Option<String>,
     /// Jobs that must have ended.
     pub(crate) wait: Vec<String>,
+    /// Elements of jobs one of which must have ended, where the scheduler knows elements.
+    pub(crate) any: Vec<String>,
     /// Whether the scheduler was asked for them: they may have ended since.
     pub(crate) asked: bool,
 }
@@ -364,7 +366,12 @@ impl After {
         let mut jobs = self.jobs();
         // It may follow the elements of a job, and wait for all of it.
         jobs.dedup();
-        if jobs.is_empty() { String::new() } else { format!(", after {}", jobs.join(", ")) }
+        match (jobs.as_slice(), self.any.as_slice()) {
+            ([], []) => String::new(),
+            ([], [only]) => format!(", after {only}"),
+            ([], [first, ..]) => format!(", after {first} or a later element"),
+            (jobs, _) => format!(", after {}", jobs.join(", ")),
+        }
     }
 }
 

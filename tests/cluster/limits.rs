@@ -110,6 +110,28 @@ fn a_limit_that_only_sbatch_knows_is_met_on_the_way() {
     world.hpcsweep(&["cancel"]).ok();
 }
 
+/// The slow trial ends when all others have, with a repeat of one of them.
+#[test]
+fn a_slow_trial_keeps_neither_the_feeder_nor_repeats_waiting() {
+    let cluster = Preempting::start();
+    let world = cluster.world("straggler");
+    world.site("limits.max_submit_jobs = 8\n");
+    let script = "[ $HPCSWEEP_TRIAL != 1 ] || until [ -e $HERE/go ]; do sleep 0.1; done
+        echo $HPCSWEEP_TRIAL >>$HERE/ran
+        [ $HPCSWEEP_TRIAL != 2 ] || [ $(grep -cx 2 $HERE/ran) = 2 ] || exit 75";
+    let auto = "[retry]\nauto = true\nexit_codes = { 75 = \"again\" }\n";
+    world.plan(script, &format!("{auto}{}", many(20)));
+    world.submit().ok();
+    world.until_lines("ran", 20);
+    assert_eq!(world.status().counts()["running"], 1);
+    world.write("go", "");
+    world.until("the end of the feeders", || {
+        let status = world.status();
+        (status.json["feeder"].is_null() && status.states() == ["done"; 20]).then_some(())
+    });
+    assert_eq!(world.lines("ran").len(), 21);
+}
+
 #[test]
 fn every_trial_runs_once_though_only_a_few_have_a_place() {
     // The profile's limit counts all jobs of the user.

@@ -3,25 +3,31 @@
 
 use std::collections::HashMap;
 
-use super::super::{Element, Elements, JobTime, Limits};
+use super::super::{After, Element, Elements, JobTime, Limits};
 use super::versions;
 use crate::idset::{JobRef, Part};
 
 /// The call that submits a script. `after` is the array followed element by element, `wait` jobs that
 /// must have ended.
-pub(crate) fn submit(script: &str, after: Option<&str>, wait: &[String]) -> Vec<String> {
+pub(crate) fn submit(script: &str, after: &After) -> Vec<String> {
+    let After { follow, wait, any, .. } = after;
     let mut argv = vec!["sbatch".to_owned(), "--parsable".to_owned()];
     let mut dependencies = Vec::new();
-    if let Some(job) = after {
+    if let Some(job) = follow {
         dependencies.push(format!("aftercorr:{job}"));
     }
     if !wait.is_empty() {
         dependencies.push(format!("afterany:{}", wait.join(":")));
     }
+    if !any.is_empty() {
+        // Either all dependencies must hold, or one of them.
+        let any: Vec<String> = any.iter().map(|element| format!("afterany:{element}")).collect();
+        dependencies = vec![any.join("?")];
+    }
     if !dependencies.is_empty() {
         argv.push(format!("--dependency={}", dependencies.join(",")));
     }
-    if after.is_some() {
+    if follow.is_some() {
         // Without it an element whose predecessor failed would wait for ever.
         argv.push("--kill-on-invalid-dep=yes".to_owned());
     }

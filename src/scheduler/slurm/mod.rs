@@ -135,7 +135,7 @@ impl Scheduler for Slurm {
     }
 
     fn submit(&self, script: &str, after: &After, _held: bool) -> Vec<String> {
-        commands::submit(script, after.follow.as_deref(), &after.wait)
+        commands::submit(script, after)
     }
 
     fn submitted(&self, stdout: &str) -> Option<String> {

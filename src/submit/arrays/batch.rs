@@ -153,7 +153,11 @@ pub(crate) fn submit(
     if next.full.is_none() || is_fed {
         left += run.arrays(&mut waves, &mut arrays, &lock, &mut tell)?;
         let is_idle = left == 0 && arrays.is_empty();
-        is_early = is_idle && !options.is_impatient && is_early_for(options, &waves, &decided.open);
+        // Where a feeder waits for elements, the next one waits for those that are left.
+        is_early = is_idle
+            && !options.is_impatient
+            && is_early_for(options, &waves, &decided.open)
+            && !run.has_open_elements(&decided.open)?;
         let open = (&decided.open, next.is_fed);
         let is_awaited = left > 0 || next.held > 0;
         if !is_early && (is_awaited || run.needs_a_look(plan, options, &waves, open, is_idle)?) {

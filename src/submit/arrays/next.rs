@@ -121,17 +121,20 @@ fn parts(room: &Room, portion: &Portion, wave: &Wave) -> String {
 }
 
 impl Divided {
-    /// The arrays that end before a feeder begins: `earlier` ones and those of a wave. Where trials have no place (`is_short`),
-    /// half of the wave; where trials are held, the arrays that show what those need; otherwise all, because the feeder
+    /// The arrays that a feeder waits for: `earlier` ones and those of a wave. Where trials have no place (`is_short`), those of the
+    /// wave, or half of them where it waits for whole arrays; where trials are held, the arrays that show what those need; otherwise all, because the feeder
     /// looks at what has failed.
     fn awaited(
         &self,
         (wave, map): (&Wave, &[u64]),
         earlier: impl Iterator<Item = u32>,
-        is_short: bool,
+        (is_short, is_elementwise): (bool, bool),
     ) -> Vec<u32> {
-        if is_short {
+        if is_short && !is_elementwise {
             return feeder::half(&wave.arrays);
+        }
+        if is_short {
+            return wave.arrays.iter().map(|array| array.array).collect();
         }
         let shows = |array: &&Array| {
             self.held.is_empty() || array.trials(map).iter().any(|t| self.first.contains(t))
@@ -192,6 +195,10 @@ impl Submission<'_> {
         }
         // A place for an element, and one for the feeder.
         let least = if is_fed { 1 } else { (elements + u64::from(auto)).min(2) };
+        // A feeder that begins when one element has ended waits until about half of the queue is free.
+        let waits = options.feeder.is_some() && !options.is_impatient;
+        let half = room.as_ref().filter(|_| waits && self.scheduler.facts().is_elementwise);
+        let least = half.map_or(least, |room| least.max(elements.min(room.limit / 2)));
         let keeps = is_fed && options.feeder.is_none() && source.plan.retry.auto;
         let kept = if keeps { before.repeated(&records) } else { 0 };
         let free = room.as_ref().map(|room| free_places(room, kept, elements, tell));
@@ -264,7 +271,9 @@ impl Submission<'_> {
             wave::plan(&self.tree, target, todo, rules, before, records)?;
         if let Some(repeats) = repeats {
             let earlier = before.open(records).into_iter().map(|(array, _)| array);
-            let wait = divided.awaited((&wave, &order), earlier, !left.is_empty());
+            let is_elementwise = self.scheduler.facts().is_elementwise;
+            let is_short = !left.is_empty();
+            let wait = divided.awaited((&wave, &order), earlier, (is_short, is_elementwise));
             let of = (wave.arrays.as_slice(), order.len() as u64);
             let is_learning = !divided.held.is_empty();
             wave.arrays.push(self.feeder_of(source, options, of, (wait, is_learning), repeats));
