@@ -28,22 +28,34 @@ def reduce(items: List[Item], how: str, nan: str) -> List[Item]:
 def refuse(items: List[Item]) -> None:
     """The error of the first value that cannot be synced."""
     for item in items:
-        where = "`%s`: " % ".".join(item.key) if item.key else ""
         if item.error is not None:
-            raise SyncError(where + item.error, HINT)
+            raise SyncError(_where(item) + item.error, HINT)
+        refuse_complex([item])
+
+
+def refuse_complex(items: List[Item]) -> None:
+    """The error of the first rank whose value has complex numbers."""
+    for rank, item in enumerate(items):
         if item.dtype in PARTS:
             raise SyncError(
-                "%scomplex numbers cannot be synced: `%s` on rank 0" % (where, item.dtype),
+                "%scomplex numbers cannot be synced: `%s` on rank %d" % (_where(item), item.dtype, rank),
                 "sync the real and the imaginary parts by themselves",
             )
 
 
-def _promised(item: Item, double_precision: bool, return_tensor: bool) -> Item:
-    dtype = item.dtype
+def _where(item: Item) -> str:
+    return "`%s`: " % ".".join(item.key) if item.key else ""
+
+
+def promised(item: Item, double_precision: bool) -> str:
+    """The type that the numbers of a value become."""
     if item.form != "tensor" and double_precision:
-        dtype = "float64"
-    elif item.form in ("scalar", "list") and dtype == "float64":
-        dtype = "float32"
+        return "float64"
+    return "float32" if item.form in ("scalar", "list") and item.dtype == "float64" else item.dtype
+
+
+def _promised(item: Item, double_precision: bool, return_tensor: bool) -> Item:
+    dtype = promised(item, double_precision)
     # Always a copy: the answer of a worker never shares the caller's memory.
     data = item.data if dtype == item.dtype else pack(unpack(item.data, item.dtype), dtype)
     form = "tensor" if return_tensor else "array" if item.form == "array" else "list"

@@ -5,30 +5,34 @@ import os
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import alone
+from . import alone, groups, ranks, trial
 from .channel import Channel, SyncError
 from .values import PARTS, Item, decode, encode, unpack
 
 HOW = ("sum", "min", "max", "mean", "variance")
 NAN = ("propagate", "ignore", "error")
+OWN_GROUP = "call torch.distributed.init_process_group before"
 
 
 class Client:
-    """What one rank can ask; without a channel it is the only one."""
+    """What one rank can ask, of its worker or of the program's own group; without both it is the only rank."""
 
-    def __init__(self, channel: Optional[Channel] = None):
+    def __init__(self, channel: Optional[Channel] = None, group: Optional[groups.Group] = None):
         self._channel = channel
+        self._group = group
         self._hello = None  # type: Optional[Tuple[int, int]]
 
     @property
     def alone(self) -> bool:
         """Whether it reaches no other rank."""
-        return self._channel is None
+        return self._channel is None and self._group is None
 
     def hello(self) -> Tuple[int, int]:
         """This rank and how many there are."""
+        if self._group is not None:
+            return self._group.hello()
         if self._channel is None:
-            return _launched()
+            return ranks.own(is_alone=trial.here is not None, loads_data=_loads_data())
         if self._hello is None:
             answer, _ = self._ask({"op": "hello"}, [])
             self._hello = (answer["rank"], answer["world"])
@@ -36,7 +40,9 @@ class Client:
 
     def gather(self, op: str, items: List[Item], double_precision: bool, concat: bool, return_tensor: bool):
         """The answer's items, by key: one each, or one each rank if they are not joined."""
-        if self._channel is None:
+        if self._group is not None:
+            got = self._group.gather(op, items, double_precision, concat, return_tensor)
+        elif self._channel is None:
             got = alone.gather(items, double_precision, return_tensor)
         else:
             flags = {"double_precision": double_precision, "concat": concat, "return_tensor": return_tensor}
@@ -48,7 +54,9 @@ class Client:
 
     def reduce(self, items: List[Item], how: str, nan: str) -> Dict[Tuple[str, ...], Item]:
         """The answer's items, by key."""
-        if self._channel is None:
+        if self._group is not None:
+            got = self._group.reduce(items, how, nan)
+        elif self._channel is None:
             got = alone.reduce(items, how, nan)
         else:
             got = self._ask_items({"op": "reduce", "how": how, "nan": nan}, items)
@@ -200,16 +208,25 @@ _client = (None, Client())  # type: Tuple[Optional[str], Client]
 
 
 def _current() -> Client:
-    """The client of this process, by its environment."""
+    """The client of this process, by its process group or its environment."""
     global _client
     if _loads_data():
         return Client()
     fd = os.environ.get("HPCSWEEP_SYNC")
+    group = groups.current()
+    if group is not None and group.hello()[1] > 1 and not (fd and _is_of_worker(group)):
+        return Client(group=group)
     if fd != _client[0]:
         if not (fd or "0").isdigit():
             raise SyncError("HPCSWEEP_SYNC=%s is no number of a descriptor" % fd)
         _client = (fd, Client(Channel(int(fd))) if fd else Client())
     return _client[1]
+
+
+def _is_of_worker(group: groups.Group) -> bool:
+    """Whether the ranks of a group are those of the trial, and not started by one of them."""
+    named = tuple(map(os.environ.get, ranks.LAUNCHERS[0]))
+    return named == tuple(map(str, group.hello())) and "TORCHELASTIC_RUN_ID" not in os.environ
 
 
 def _ready() -> Client:
@@ -221,12 +238,12 @@ def _ready() -> Client:
         if "HPCSWEEP_TRIAL" in os.environ:
             raise SyncError(
                 "the ranks of this trial cannot sync: their workers were not asked to",
-                'write `sync = "mpi"` under `[metrics]` in the plan',
+                'write `sync = "mpi"` under `[metrics]` in the plan, or ' + OWN_GROUP,
             )
         raise SyncError(
             "this is one of %d ranks, and no worker of hpcsweep connects them: each would have its own values only"
             % client.hello()[1],
-            'run it as a trial with `sync = "mpi"` under `[metrics]` in the plan',
+            'run it as a trial with `sync = "mpi"` under `[metrics]` in the plan, or ' + OWN_GROUP,
         )
     return client
 
@@ -235,28 +252,3 @@ def _loads_data() -> bool:
     """Whether this is a worker of a DataLoader: it may have inherited the socket, which is its parent's."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None
-
-
-# What launchers call rank and number of ranks, in the order in which hpcsweep's worker believes them.
-LAUNCHERS = (
-    ("RANK", "WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
-    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    ("PALS_RANKID", "PMI_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    # Those of a step: a batch script has SLURM_PROCID too, and is one process.
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
-)
-
-
-def _launched() -> Tuple[int, int]:
-    """Rank and number of ranks according to the process that started this one."""
-    # A worker gives its program these variables, whatever the launcher's variables are about.
-    names = LAUNCHERS[:1] if "HPCSWEEP_TRIAL" in os.environ else LAUNCHERS
-    for rank, size in names:
-        values = os.environ.get(rank, ""), os.environ.get(size, "")
-        if values[0].isdigit() and values[1].isdigit():
-            return int(values[0]), int(values[1])
-    return 0, 1

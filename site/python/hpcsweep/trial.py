@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any, Dict, Optional
 
+from . import ranks
 from .jsonable import clean, numbers
 from .record import Metrics
 
@@ -66,20 +67,23 @@ def report(**metrics: Any) -> None:
         return
     path = os.environ.get("HPCSWEEP_METRICS")
     if path:
+        # A worker that joins the lines of its ranks knows which rank they are of.
+        rank = None if os.environ.get("HPCSWEEP_SYNC") else ranks.within_trial()
+        line = line if rank is None else dict({"rank": rank}, **line)
         with open(path, "a", encoding="utf-8") as file:
             # One write, because the worker ignores lines that are not complete.
             file.write(json.dumps(line) + "\n")
 
 
 def result(value: Any) -> None:
-    """The final result of the trial, any JSON; of a function of `Sweep.run`, if it returns None. Where no trial
-    runs, nothing."""
+    """The final result of the trial, any JSON; of a function of `Sweep.run`, if it returns None. That of rank 0 counts.
+    Where no trial runs, nothing."""
     trial = _own()
     if trial is not None:
         trial.result = value
         return
     path = os.environ.get("HPCSWEEP_RESULT")
-    if path:
+    if path and not ranks.within_trial():
         with open(path + ".new", "w", encoding="utf-8") as file:
             json.dump(clean(value, []), file)
         os.replace(path + ".new", path)

@@ -64,7 +64,7 @@ def decode(item: Item, device: Any = None) -> Any:
     if item.form == "tensor":
         torch = library("torch", load=True)
         if torch is not None:
-            return _to_tensor(torch, item, device)
+            return to_tensor(torch, item, device)
     if item.form in ("tensor", "array") and item.dtype != "bfloat16":
         numpy = library("numpy", load=True)
         if numpy is not None and len(item.data) == 0:
@@ -160,7 +160,8 @@ def _from_tensor(torch: Any, value: Any) -> Item:
     return Item("tensor", dtype, value.shape, data, device=value.device, owner=flat)
 
 
-def _to_tensor(torch: Any, item: Item, device: Any) -> Any:
+def to_tensor(torch: Any, item: Item, device: Any) -> Any:
+    """The numbers of an item as a tensor, which shares its memory if it stays on the processor."""
     dtype = getattr(torch, item.dtype)
     if len(item.data) == 0:
         return torch.empty(item.shape, dtype=dtype, device=device)
