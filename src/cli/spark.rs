@@ -56,7 +56,7 @@ impl Curves {
         }
         let rows = sets.iter().flat_map(|rows| plot::of_mean_curve(rows));
         let wanted: HashSet<(usize, u64)> =
-            rows.map(|row| (table.rows[*row].source(), table.rows[*row].trial)).collect();
+            rows.map(|row| (table.rows[row].source(), table.rows[row].trial)).collect();
         let read = |(at, (tree, identity)): (usize, &(Tree, Identity))| {
             let whole = |trial| wanted.contains(&(at, trial));
             status::counted(tree.clone(), identity.clone(), None, &whole)

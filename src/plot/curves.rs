@@ -12,6 +12,7 @@ use crate::analysis::{self, Statistic};
 use crate::collect::{Table, points};
 use crate::fault::Fault;
 use crate::plan::value::json_float;
+use crate::stats;
 use crate::status::Status;
 use crate::words::count;
 
@@ -126,9 +127,9 @@ fn together(
     Ok(by_place.into_values().collect())
 }
 
-/// The rows of these of which [`mean_curve`] reads the records.
-pub(crate) fn of_mean_curve(rows: &[usize]) -> &[usize] {
-    &rows[..rows.len().min(MOST_TOGETHER)]
+/// The rows of these of which [`mean_curve`] reads the records: of many, some that are drawn.
+pub(crate) fn of_mean_curve(rows: &[usize]) -> Vec<usize> {
+    stats::drawn(rows.len(), MOST_TOGETHER).into_iter().map(|at| rows[at]).collect()
 }
 
 /// The means of the learning curves of some rows of a table, of at most so many of them.
@@ -145,8 +146,8 @@ pub(crate) fn mean_curve(
     let Some(first) = rows.first().map(|row| &table.rows[*row]) else { return Ok(Vec::new()) };
     let along = points::along(&sweeps[first.source()], first.trial)?;
     let name = points::name(table, metric);
-    let all = together(sweeps, table, rows, along, name)?;
-    Ok(all.iter().map(|(_, values)| crate::stats::mean(values)).collect())
+    let all = together(sweeps, table, &rows, along, name)?;
+    Ok(all.iter().map(|(_, values)| stats::mean(values)).collect())
 }
 
 /// `mean of 5 trials; around it one standard deviation`.
@@ -220,7 +221,7 @@ fn means(all: Vec<(f64, Vec<f64>)>, band: Band) -> Vec<Point> {
     let place = |i: usize| (i * last).checked_div(kept).unwrap_or(0);
     let point = |i: usize| {
         let (x, values) = all.get(place(i))?;
-        Some(Point { x: *x, y: crate::stats::mean(values), ends: band.of(values) })
+        Some(Point { x: *x, y: stats::mean(values), ends: band.of(values) })
     };
     (0..=kept).filter_map(point).collect()
 }

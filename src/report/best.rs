@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::trials::{Metric, spread, swept};
+use super::trials::{Metric, drawn, swept};
 use super::{figure, rounded};
 use crate::analysis::{self, Left, Settings, Statistic};
 use crate::collect::{Goal, Table, Trial};
+use crate::stats;
 use crate::words;
 
 /// Finished trials that differ only in what is averaged over: seeds, folds.
@@ -61,7 +62,7 @@ pub(super) fn best(table: &Table, metric: Option<&Metric>, settings: &Settings) 
     let infinite = ranking.ranked.iter().filter(|one| one.value.is_infinite()).count();
     Best {
         settings: finite.len(),
-        drawn: best.iter().chain(&spread(others, OTHERS)).filter_map(setting).collect(),
+        drawn: best.iter().chain(&drawn(others, OTHERS)).filter_map(setting).collect(),
         ties: ranking.ties().count(),
         left_out: left_out(ranking.left, infinite, &metric.name),
     }
@@ -150,8 +151,7 @@ pub(super) fn effects(table: &Table, metric: Option<&Metric>, settings: &Setting
     let all = &settings.list;
     let rows: usize = all.iter().map(|setting| setting.rows.len()).sum();
     let most = if rows > MOST { (all.len() * MOST / rows).max(1) } else { all.len() };
-    let places = spread(&(0..all.len()).collect::<Vec<_>>(), most);
-    let list = places.into_iter().map(|place| all[place].clone()).collect();
+    let list = stats::drawn(all.len(), most).into_iter().map(|place| all[place].clone()).collect();
     let few = settings.with(list);
     let Ok(found) = analysis::effects(table, &few, metric.column, goal(metric)) else {
         return Effects::default();

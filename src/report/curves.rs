@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::best::{BEST, Best, Setting};
 use super::rounded;
-use super::trials::{Metric, spread};
+use super::trials::{Metric, drawn};
 use crate::collect::{Table, points};
 use crate::status::Status;
 use crate::words::thousands;
 
-/// Repetitions of a setting that are read.
+/// Repetitions of a setting that are read; of more, some are drawn.
 const REPETITIONS: usize = 20;
 
 /// Points of a curve.
@@ -50,21 +50,21 @@ pub(super) fn of(
 ) -> Result<Option<Curves>> {
     let (Some(metric), Some(first)) = (metric, best.drawn.first()) else { return Ok(None) };
     let name = points::name(table, &metric.name);
-    let rows = |setting: &Setting| setting.rows.len().min(REPETITIONS);
-    let read = best.drawn.iter().flat_map(|setting| &setting.rows[..rows(setting)]);
-    let trials: HashSet<u64> = read.map(|row| table.rows[*row].trial).collect();
+    let rows = |setting: &Setting| drawn(&setting.rows, REPETITIONS);
+    let read = best.drawn.iter().flat_map(rows);
+    let trials: HashSet<u64> = read.map(|row| table.rows[row].trial).collect();
     status.complete(&trials)?;
     let along = points::along(status, table.rows[first.rows[0]].trial)?;
     let mut curves = Vec::new();
     for setting in &best.drawn {
         let mut all: Vec<(f64, f64)> = Vec::new();
-        let trials = rows(setting);
-        for &row in &setting.rows[..trials] {
-            all.extend(points::of(status, table.rows[row].trial, along, name)?);
+        let rows = rows(setting);
+        for row in &rows {
+            all.extend(points::of(status, table.rows[*row].trial, along, name)?);
         }
         let points = together(all);
         if points.len() > 1 {
-            curves.push(Curve { label: setting.label.clone(), trials, points });
+            curves.push(Curve { label: setting.label.clone(), trials: rows.len(), points });
         }
     }
     if curves.is_empty() {
@@ -73,7 +73,7 @@ pub(super) fn of(
     let firsts = best.drawn.len().min(BEST);
     let note = (best.drawn.len() < best.settings).then(|| {
         format!(
-            "{} of {} settings: the {firsts} best, and of the others one in so many.",
+            "{} of {} settings: the {firsts} best, and some that were drawn from the others.",
             best.drawn.len(),
             thousands(best.settings as u64),
         )
@@ -86,20 +86,17 @@ pub(super) fn of(
 fn together(mut all: Vec<(f64, f64)>) -> Vec<[Option<f64>; 4]> {
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     let parts: Vec<&[(f64, f64)]> = all.chunk_by(|a, b| a.0 == b.0).collect();
-    let mut kept = spread(&(0..parts.len()).collect::<Vec<_>>(), POINTS);
-    if let (Some(last), true) = (kept.last_mut(), parts.len() > POINTS) {
-        *last = parts.len() - 1;
-    }
-    kept.into_iter()
-        .map(|place| {
-            let part = parts[place];
-            let ys = || part.iter().map(|(_, y)| *y);
-            let mean = ys().sum::<f64>() / part.len() as f64;
-            let (least, greatest) =
-                (ys().fold(f64::INFINITY, f64::min), ys().fold(f64::NEG_INFINITY, f64::max));
-            [part[0].0, mean, least, greatest].map(rounded)
-        })
-        .collect()
+    let (last, kept) = (parts.len().saturating_sub(1), parts.len().min(POINTS));
+    let kept = (0..kept).map(|i| i * last / (kept - 1).max(1));
+    kept.map(|place| {
+        let part = parts[place];
+        let ys = || part.iter().map(|(_, y)| *y);
+        let mean = ys().sum::<f64>() / part.len() as f64;
+        let (least, greatest) =
+            (ys().fold(f64::INFINITY, f64::min), ys().fold(f64::NEG_INFINITY, f64::max));
+        [part[0].0, mean, least, greatest].map(rounded)
+    })
+    .collect()
 }
 
 #[cfg(test)]

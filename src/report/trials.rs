@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::rounded;
 use crate::analysis::DEVICES;
 use crate::collect::{Cell, Goal, Table, Trial, assumed};
+use crate::stats;
 use crate::usage::Attempt;
 use crate::words::{self, thousands};
 
@@ -127,7 +128,7 @@ pub(super) fn swept(table: &Table, over: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// The trials that a page shows, ascending: the best, some of those without success, and of the others one in so many.
+/// The trials that a page shows, ascending: the best, and so many drawn from those without success and from the others.
 fn chosen(table: &Table, ranked: &[usize], most: usize) -> Vec<usize> {
     let all = table.rows.len();
     if all <= most {
@@ -136,21 +137,18 @@ fn chosen(table: &Table, ranked: &[usize], most: usize) -> Vec<usize> {
     let mut kept: HashSet<usize> = ranked.iter().copied().take(most / 4).collect();
     let bad: Vec<usize> =
         (0..all).filter(|&i| !matches!(table.state(&table.rows[i]), "done" | "pending")).collect();
-    kept.extend(spread(&bad, most / 4));
+    kept.extend(drawn(&bad, most / 4));
     let others: Vec<usize> = (0..all).filter(|i| !kept.contains(i)).collect();
     let room = most - kept.len();
-    kept.extend(spread(&others, room));
+    kept.extend(drawn(&others, room));
     let mut kept: Vec<usize> = kept.into_iter().collect();
     kept.sort_unstable();
     kept
 }
 
-/// So many of some, evenly.
-pub(super) fn spread<T: Copy>(all: &[T], most: usize) -> Vec<T> {
-    if all.len() <= most {
-        return all.to_vec();
-    }
-    (0..most).map(|i| all[i * all.len() / most]).collect()
+/// So many of some, drawn: every so-manieth of a grid could have one value of an axis alone.
+pub(super) fn drawn<T: Copy>(all: &[T], most: usize) -> Vec<T> {
+    stats::drawn(all.len(), most).into_iter().map(|at| all[at]).collect()
 }
 
 /// Hours and energy of a trial.
@@ -220,8 +218,8 @@ pub(super) fn of(
     let mut notes = Vec::new();
     if rows.len() < table.rows.len() {
         notes.push(format!(
-            "The page shows {} of {} trials: the {} best, up to {} of those that are not done, and of the others one in so \
-             many. What the summary says is about all trials; `hpcsweep collect` writes all of them.",
+            "The page shows {} of {} trials: the {} best, and of those that are not done (up to {}) and of the others some that \
+             were drawn. What the summary says is about all trials; `hpcsweep collect` writes all of them.",
             thousands(rows.len() as u64),
             thousands(table.rows.len() as u64),
             thousands((most / 4).min(ranked.len()) as u64),

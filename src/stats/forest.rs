@@ -4,7 +4,7 @@
 
 use super::anova::{Term, middle, terms};
 use super::interval::Interval;
-use super::sample::{has_spread, mean, scaled, squares};
+use super::sample::{drawn, has_spread, mean, scaled, squares};
 
 const TREES: usize = 64;
 
@@ -166,31 +166,32 @@ impl Forest {
 
 /// What trees expect of observations that they were not grown from.
 struct Unseen {
-    /// Of the first observations, the sum of what trees expect, and of how many trees.
-    sums: Vec<(f64, usize)>,
+    /// Of some observations, their places, the sum of what trees expect, and of how many trees.
+    sums: Vec<(usize, f64, usize)>,
 }
 
 impl Unseen {
     fn new(observations: usize) -> Self {
-        Self { sums: vec![(0.0, 0); observations.min(MOST)] }
+        Self { sums: drawn(observations, MOST).into_iter().map(|at| (at, 0.0, 0)).collect() }
     }
 
     fn add(&mut self, leaves: &[Leaf], levels: &[Vec<usize>], is_seen: &[bool]) {
-        for ((sum, level), is_seen) in self.sums.iter_mut().zip(levels).zip(is_seen) {
-            let holds = |leaf: &&Leaf| {
-                leaf.box_.iter().zip(level).all(|((from, to), level)| (*from..*to).contains(level))
-            };
-            if let Some(leaf) = leaves.iter().find(holds).filter(|_| !is_seen) {
-                sum.0 += leaf.value;
-                sum.1 += 1;
+        for (at, sum, trees) in self.sums.iter_mut().filter(|(at, ..)| !is_seen[*at]) {
+            let inside =
+                |((from, to), level): (&(usize, usize), &usize)| (*from..*to).contains(level);
+            let holds = |leaf: &&Leaf| leaf.box_.iter().zip(&levels[*at]).all(inside);
+            if let Some(leaf) = leaves.iter().find(holds) {
+                *sum += leaf.value;
+                *trees += 1;
             }
         }
     }
 
     fn explained(&self, ys: &[f64]) -> f64 {
-        let expected = self.sums.iter().zip(ys).filter(|((_, n), _)| *n > 0);
+        let expected = self.sums.iter().filter(|(.., n)| *n > 0);
+        let error = |y: f64, sum: f64, n: usize| (y, (y - sum / n as f64).powi(2));
         let (known, errors): (Vec<f64>, Vec<f64>) =
-            expected.map(|((sum, n), y)| (*y, (y - sum / *n as f64).powi(2))).unzip();
+            expected.map(|(at, sum, n)| error(ys[*at], *sum, *n)).unzip();
         let total = squares(&known);
         if has_spread(total) { (1.0 - errors.iter().sum::<f64>() / total).max(0.0) } else { 0.0 }
     }
@@ -348,6 +349,25 @@ mod tests {
         for (term, exact) in terms.iter().zip(&exact) {
             assert!((term.share - exact.share).abs() < 0.12, "{term:?} {exact:?}");
         }
+    }
+
+    #[test]
+    fn parts_do_not_depend_on_the_order_of_observations() {
+        // More observations than are looked at again: those that come first share the first level of the first axis.
+        let grid: Vec<Vec<usize>> =
+            (0..12_000).map(|i| vec![i / 2400, i / 60 % 40, i % 60]).collect();
+        let mut random = fastrand::Rng::with_seed(5);
+        let ys: Vec<f64> = grid.iter().map(|at| at[0] as f64 + random.f64()).collect();
+        let share = |levels: &[Vec<usize>], counts: [usize; 3], ys: &[f64], axis: usize| {
+            Forest::grow(levels, &counts, &[true; 3], ys).terms().unwrap()[axis].share
+        };
+        let first = share(&grid, [5, 40, 60], &ys, 0);
+        let mut last: Vec<(Vec<usize>, f64)> =
+            grid.iter().zip(&ys).map(|(at, y)| (vec![at[1], at[2], at[0]], *y)).collect();
+        last.sort_by(|a, b| a.0.cmp(&b.0));
+        let (levels, ys): (Vec<_>, Vec<_>) = last.into_iter().unzip();
+        let last = share(&levels, [40, 60, 5], &ys, 2);
+        assert!(first > 0.9 && (first - last).abs() < 0.02, "{first} {last}");
     }
 
     #[test]

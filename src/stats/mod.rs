@@ -13,4 +13,4 @@ pub(crate) use anova::{Term, anova};
 pub(crate) use difference::{Test, holm, paired, signed_rank, welch};
 pub(crate) use forest::Forest;
 pub(crate) use interval::{Interval, bootstrap, of_iqm, of_mean, of_median};
-pub(crate) use sample::{has_heavy_tails, iqm, mean, median, sd};
+pub(crate) use sample::{drawn, has_heavy_tails, iqm, mean, median, sd};

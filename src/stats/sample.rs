@@ -1,5 +1,15 @@
 //! Numbers that describe a sample.
 
+/// So many of the places below `n`, ascending, each as likely as any other; all of them where they are not more. The same numbers
+/// give the same places.
+///
+/// What is first in a table shares values of the axes that a plan names first, so its beginning is no sample.
+pub(crate) fn drawn(n: usize, most: usize) -> Vec<usize> {
+    let mut places = fastrand::Rng::with_seed(n as u64).choose_multiple(0..n, most);
+    places.sort_unstable();
+    places
+}
+
 /// The arithmetic mean; NaN of nothing.
 pub(crate) fn mean(sample: &[f64]) -> f64 {
     let n = sample.len() as f64;
@@ -106,6 +116,21 @@ pub(crate) fn has_heavy_tails(sample: &[f64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_drawn_is_spread_over_all_places() {
+        assert_eq!(drawn(3, 5), [0, 1, 2]);
+        let places = drawn(10_000, 1000);
+        assert!(places.len() == 1000 && places.is_sorted_by(|a, b| a < b));
+        for period in [2, 5, 10, 100] {
+            for rest in [0, period - 1] {
+                let part = places.iter().filter(|place| **place % period == rest).count();
+                assert!(part.abs_diff(1000 / period) < 60, "{period} {rest}: {part}");
+            }
+        }
+        let first = places.iter().filter(|place| **place < 1000).count();
+        assert!((60..140).contains(&first), "{first}");
+    }
 
     #[test]
     fn a_scaled_sample_has_the_same_digits() {
