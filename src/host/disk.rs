@@ -78,6 +78,11 @@ fn plain(path: &Path, how: &OpenOptions) -> io::Result<(File, Metadata)> {
     if about.is_file() { Ok((file, about)) } else { Err(io::Error::other(NOT_PLAIN)) }
 }
 
+/// Whether there is something at a path that is neither a regular file nor a link.
+pub(crate) fn is_special(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|about| !about.is_file() && !about.is_symlink())
+}
+
 const NOT_PLAIN: &str = "it is not a regular file";
 
 /// As [`open_plain`], with a fault that names the file.

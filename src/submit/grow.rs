@@ -12,7 +12,7 @@ use crate::graph::shapes::Chains;
 use crate::host::disk;
 use crate::host::gpus::DeviceId;
 use crate::plan::author::Author;
-use crate::plan::{Learns, OnFailure, Params, Resources, TaskId, Trial, key};
+use crate::plan::{Learns, OnFailure, Params, Resources, TaskId, Trial, Value, key};
 use crate::render::{Templates, context};
 use crate::site::Site;
 use crate::tree::journal::Journal;
@@ -293,17 +293,36 @@ fn changed_by(tree: &Tree, source: &Source) -> Result<Vec<String>> {
     let names = |params: &Params| -> BTreeSet<String> {
         params.iter().map(|(name, _)| name.to_owned()).collect()
     };
-    let old = names(&table::find(tree, head.first)?.1.params);
+    let first = table::find(tree, head.first)?.1.params;
+    let old = names(&first);
     let all = plan.trials.iter().map(|trial| names(&trial.params));
     let has_old = plan.trials.iter().any(|trial| names(&trial.params) == old);
     if has_old {
-        return Ok(Vec::new());
+        let mut trials = plan.trials.iter();
+        return Ok(trials.find_map(|trial| other_forms(&first, &trial.params)).unwrap_or_default());
     }
     let new = all.reduce(|a, b| &a & &b).unwrap_or_default();
     let differ: Vec<&String> = old.symmetric_difference(&new).collect();
     let is_one = differ.len() == 1;
     let parts = words::ticked(&differ);
     Ok(vec![format!("the {} {parts}", if is_one { "parameter" } else { "parameters" })])
+}
+
+/// Which values of two trials mean the same and are written in another form, in words, if all others are equal: `1` and `1.0`.
+fn other_forms(old: &Params, new: &Params) -> Option<Vec<String>> {
+    let number = |value: &Value| value.to_string().parse::<f64>().ok();
+    let mut forms = Vec::new();
+    for (name, was) in old.iter() {
+        let is = new.get(name)?;
+        if is == was {
+            continue;
+        }
+        let is_alike =
+            was.to_string() == is.to_string() || number(was).is_some() && number(was) == number(is);
+        let words = || format!("the form of `{name}` ({} and {})", was.to_json(), is.to_json());
+        forms.push(is_alike.then(words)?);
+    }
+    (!forms.is_empty()).then_some(forms)
 }
 
 /// A trial's data in the table: its request and its devices.

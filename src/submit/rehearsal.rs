@@ -199,10 +199,15 @@ pub(crate) fn of(
     };
     let repeated = runs.iter().copied().filter(|trial| *trial < diff.known);
     all.code = snapshot::look(&all.tree, source, &diff, repeated, (again, &status.records))?;
+    let damaged = status.damage.iter().take(MOST_DAMAGED);
+    all.notes.extend(damaged.map(|damaged| format!("left out: {damaged}")));
     all.notes.extend(all.code.iter().flat_map(|code| code.notes(again)));
     now.sort(&mut all, &runs)?;
     Ok(all)
 }
+
+/// Most damaged files that are named.
+const MOST_DAMAGED: usize = 20;
 
 impl Rehearsal {
     /// What is asked for over the walltimes.

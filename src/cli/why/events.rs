@@ -43,10 +43,12 @@ pub(super) struct Event {
 
 /// Everything that is recorded with a time: calls of the scheduler, holds, starts, stops, ends.
 ///
+/// What of it is damaged comes into `damage`.
+///
 /// # Errors
 /// When a file cannot be read.
-pub(super) fn of(tree: &Tree, token: &str) -> Result<Vec<Event>> {
-    let (mut taken, damage) = (OfTrials::default(), &mut Damage::default());
+pub(super) fn of(tree: &Tree, token: &str, damage: &mut Damage) -> Result<Vec<Event>> {
+    let mut taken = OfTrials::default();
     let make = |_: &OfTrials, records: Vec<(u64, Record)>| OfTrials::of(&records);
     let with = (make, |all: &mut OfTrials, some| all.join(some));
     let kept = records::gathered(tree, token, None, &mut taken, with, damage)?;

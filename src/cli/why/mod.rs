@@ -10,6 +10,7 @@ use anyhow::Result;
 use super::select::{Named, Select};
 use super::{Context, sweeps};
 use crate::fault::Fault;
+use crate::tree::damage::Damage;
 use trial::Facts;
 
 /// Show why trials stand as they do; without trials, what has happened to the sweep
@@ -38,7 +39,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let Named { sweeps, wanted } = args.select.read(&args.named)?;
     let (tree, identity) = sweeps::one(&sweeps, context)?;
     if wanted.is_all() {
-        let events = events::of(&tree, &identity.token)?;
+        let mut damage = Damage::default();
+        let events = events::of(&tree, &identity.token, &mut damage)?;
+        // Of a writer that is in the middle of a line nothing is damaged.
+        for damaged in damage.settle(|_| true) {
+            context.out.warn(&format!("{damaged}; left out"));
+        }
         match args.json {
             true => events.iter().try_for_each(|event| {
                 context.out.raw(&crate::tree::to_json_line(event)?);

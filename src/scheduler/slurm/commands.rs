@@ -7,8 +7,7 @@ use super::super::{After, Element, Elements, JobTime, Limits};
 use super::versions;
 use crate::idset::{JobRef, Part};
 
-/// The call that submits a script. `after` is the array followed element by element, `wait` jobs that
-/// must have ended.
+/// The call that submits a script behind other jobs.
 pub(crate) fn submit(script: &str, after: &After) -> Vec<String> {
     let After { follow, wait, any, .. } = after;
     let mut argv = vec!["sbatch".to_owned(), "--parsable".to_owned()];
@@ -463,8 +462,13 @@ mod tests {
 
     #[test]
     fn dependencies_are_options_of_the_call() {
+        let after = After {
+            follow: Some("12".into()),
+            wait: vec!["3".into(), "4".into()],
+            ..After::default()
+        };
         assert_eq!(
-            submit("jobs/0002.sh", Some("12"), &["3".into(), "4".into()]),
+            submit("jobs/0002.sh", &after),
             [
                 "sbatch",
                 "--parsable",
@@ -473,7 +477,12 @@ mod tests {
                 "jobs/0002.sh"
             ]
         );
-        assert_eq!(submit("a", None, &[]), ["sbatch", "--parsable", "a"]);
+        let any = After { any: vec!["1_2".into(), "1_3".into()], ..After::default() };
+        assert_eq!(
+            submit("a", &any),
+            ["sbatch", "--parsable", "--dependency=afterany:1_2?afterany:1_3", "a"]
+        );
+        assert_eq!(submit("a", &After::default()), ["sbatch", "--parsable", "a"]);
     }
 
     #[test]

@@ -421,7 +421,15 @@ fn read_trial(
         let (trial, run) = (of_run.0, of_run.1);
         let path = dir.join(&*name_of(of_run));
         // A change since it was opened gives it another time.
-        let (file, (size, time)) = disk::open_stamped(&path)?;
+        let (file, (size, time)) = match disk::open_stamped(&path) {
+            // A folder or a pipe that a program has made there costs no other trial its record.
+            Err(_) if disk::is_special(&path) => {
+                damage.add(&self::file(trial, run), 1);
+                whole = None;
+                continue;
+            }
+            opened => opened?,
+        };
         let mut bytes = Vec::new();
         let read = if size <= SMALL {
             bytes.reserve_exact(size as usize + 1);

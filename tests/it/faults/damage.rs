@@ -434,6 +434,37 @@ fn sweeps_of_the_first_format_are_read_and_grow() {
 
 /// An earlier reader has taken note of all records; a record that is gone afterwards has no lines to count.
 #[test]
+fn a_folder_or_a_pipe_in_the_place_of_a_record_costs_its_trial_alone() {
+    for make in ["mkdir", "mkfifo"] {
+        let world = World::new();
+        world.local(&shell("echo 1 >$HPCSWEEP_RESULT", "[grid]\na = [1, 2, 3]\n"), &["-q"]).ok();
+        let record = "results/s/records/000/1.1.jsonl";
+        fs::remove_file(world.path(record)).unwrap();
+        world.call(make, &[record]).ok();
+        let row = |trial: usize| {
+            world.run(&["collect", "--format", "jsonl"]).out.lines().nth(trial).map(str::to_owned)
+        };
+        assert!(
+            row(0).unwrap().contains("\"result\":1") && row(2).unwrap().contains("\"result\":1")
+        );
+        let said = "1 damaged line in records/000/1.1.jsonl";
+        for verb in [
+            &["status"][..],
+            &["collect"],
+            &["why", "1"],
+            &["why"],
+            &["submit", "plan.toml", "--local", "--dry-run"],
+        ] {
+            let ran = world.run(verb);
+            assert!(ran.whole().contains(said), "{verb:?}: {}", ran.whole());
+        }
+        // Its trial runs again, under another number.
+        world.run(&["submit", "plan.toml", "--local", "-q"]);
+        assert_eq!(world.column("state"), ["\"done\""; 3], "{make}");
+    }
+}
+
+#[test]
 fn a_record_that_was_removed_is_named() {
     let world = World::new();
     world.write("plan.toml", &shell("true", "[grid]\na = [1, 2, 3]\n"));

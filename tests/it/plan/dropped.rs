@@ -212,3 +212,17 @@ fn what_the_plan_brings_back_runs_when_the_rest_of_its_chain_has_ended() {
     assert_eq!(world.counts(), r#"{"done":4}"#);
     assert_eq!(world.read("events"), "a\nd\na\nc\nb\n");
 }
+
+#[test]
+fn values_in_another_form_are_named_where_they_make_all_trials_new() {
+    let world = World::new();
+    let plan = |values: &str| shell("true", &format!("[grid]\na = [{values}]\nb = [\"x\"]\n"));
+    world.local(&plan("1, 2"), &["-q"]).ok();
+    let said = "the form of `a` (1 and 1.0) changed: all 2 trials are new; 2 trials of earlier plans left alone\n";
+    for values in ["1.0, 2.0", "\"1\", \"2\"", "1.0, 3.0", "5, 6"] {
+        world.write("plan.toml", &plan(values));
+        let ran = world.run(&["submit", "plan.toml", "--local", "--dry-run"]);
+        let said = said.replace("1.0", if values.starts_with('"') { "\"1\"" } else { "1.0" });
+        assert_eq!(ran.whole().contains(&said), values != "5, 6", "{values}: {}", ran.whole());
+    }
+}
