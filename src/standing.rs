@@ -272,8 +272,11 @@ fn one(
     before: Option<(u64, &State)>,
     witness: &Witness<'_>,
 ) -> Standing {
-    let element = (witness.element)(trial);
     let attempt = record.and_then(Record::decisive);
+    let runs = attempt.is_some_and(|attempt| attempt.outcome().is_none());
+    // Half an answer is late: the accounting still has a job as waiting whose worker runs.
+    let is_late = |element: &Cow<'_, Element>| runs && !witness.asked && element.state.waits();
+    let element = (witness.element)(trial).filter(|element| !is_late(element));
     let known = Known { trial, record, attempt, element: element.as_deref(), witness };
     let recorded = known.copied().or_else(|| known.closed()).or_else(|| known.skipped());
     let recorded = recorded.or_else(|| known.at_scheduler());
@@ -577,6 +580,10 @@ mod tests {
         check(began(), Some("NODE_FAIL"), Where::Asked, "failed the scheduler says NODE_FAIL");
         check(began(), None, Where::Asked, "lost it began, and the scheduler no longer knows it");
         check(began(), None, Where::Silent, "running");
+        // The queue did not answer, and the accounting learns late.
+        check(began(), Some("PENDING"), Where::Silent, "running");
+        check(began(), Some("PENDING"), Where::Asked, "queued PENDING");
+        check(None, Some("PENDING"), Where::Silent, "queued PENDING");
         check(began(), None, Where::Here(true), "running");
         check(began(), None, Where::Here(false), "interrupted its worker was killed");
     }

@@ -9,10 +9,15 @@ use crate::host::Vars;
 use crate::host::process::{self, Output};
 use crate::rank::is_launcher_variable;
 use crate::scheduler::slurm::versions;
+use crate::site::Site;
+use crate::tree::journal::Journal;
 
 /// What the names of variables begin with by which a person gives the scheduler's commands options of their own: a person's
 /// `SQUEUE_PARTITION` would hide jobs from us.
 const DEFAULTS: &[&str] = &["SQUEUE_", "SCANCEL_", "SACCT_", "SACCTMGR_", "SCONTROL_", "SINFO_"];
+
+/// The variables that name a cluster where Slurm has several, the one for sbatch alone first.
+const CLUSTERS: [&str; 2] = ["SBATCH_CLUSTERS", "SLURM_CLUSTERS"];
 
 /// The one door to the scheduler's commands.
 pub(crate) struct Calls {
@@ -31,6 +36,26 @@ impl Calls {
         // Else squeue cuts a long list of indices short (squeue(1), ENVIRONMENT VARIABLES).
         env.insert("SLURM_BITSTR_LEN".to_owned(), "0".to_owned());
         Self { env, limit, made: 0 }
+    }
+
+    /// As [`Calls::new`], about a sweep: its jobs are asked for where they are, whatever cluster the environment names now.
+    pub(crate) fn of_sweep(journal: &Journal, vars: &Vars, site: &Site) -> Self {
+        let mut calls = Self::new(vars, Duration::from_secs(site.limits.call_timeout_s));
+        if journal.arrays.is_empty() {
+            return calls;
+        }
+        CLUSTERS.iter().for_each(|name| drop(calls.env.remove(*name)));
+        // A job is on its cluster already.
+        let is_there = |cluster: &&String| vars.get("SLURM_CLUSTER_NAME") != Some(*cluster);
+        if let Some(cluster) = journal.cluster.as_ref().filter(is_there) {
+            calls.env.insert(CLUSTERS[1].to_owned(), cluster.clone());
+        }
+        calls
+    }
+
+    /// The cluster that the environment of the calls names.
+    pub(crate) fn cluster(&self) -> Option<&str> {
+        CLUSTERS.iter().find_map(|name| self.env.get(*name)).map(String::as_str)
     }
 
     /// Makes a call; what came of it is the caller's to judge.
@@ -97,7 +122,8 @@ pub(crate) fn refusal(argv: &[String], output: &Output) -> Fault {
     let tidy = |line: &str| {
         let line = line.trim();
         let line = line.strip_prefix(&program).unwrap_or(line);
-        line.split_once("error: ").map_or(line, |(_, words)| words).to_owned()
+        let words = line.split_once("error: ").filter(|(head, _)| !head.starts_with("directive"));
+        words.map_or(line, |(_, words)| words).to_owned()
     };
     let mut said = output.stderr.lines().map(tidy).filter(|line| !line.is_empty());
     let first = said.next();

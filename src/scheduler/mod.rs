@@ -122,6 +122,11 @@ pub(crate) trait Scheduler: fmt::Debug {
     /// The job id in what that call printed.
     fn submitted(&self, stdout: &str) -> Option<String>;
 
+    /// The cluster that has the job, by what such a call has printed, where the scheduler has several.
+    fn cluster(&self, _stdout: &str) -> Option<String> {
+        None
+    }
+
     /// Whether the message of that failed call is known to be a refusal: it made no job.
     fn is_refusal(&self, stderr: &str) -> bool;
 

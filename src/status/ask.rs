@@ -1,7 +1,6 @@
 //! The one question that a scheduler is asked about a sweep.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use super::pilots::Given;
 use super::places::Places;
@@ -66,7 +65,7 @@ pub(super) fn ask(
         elements.extend(others.given.iter().flat_map(Given::elements));
         elements.extend(feeders.iter().map(|(_, job)| (job.clone(), 0)));
     }
-    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+    let mut calls = Calls::of_sweep(journal, environment, site);
     let question =
         Question { jobs: &jobs, open: &elements, users: &journal.users, suspects: others.suspects };
     let Answer { elements, is_sure, witness } = scheduler.ask(&mut calls, &question);

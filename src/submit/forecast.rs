@@ -1,8 +1,6 @@
 //! What a scheduler says about arrays before they are submitted: whether all have a place in the queue, and when the first
 //! would start. Nothing is submitted for it.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
 use crate::fault::{self, Fault, Kind};
@@ -15,6 +13,7 @@ use crate::submit::Source;
 use crate::submit::again::Again;
 use crate::submit::arrays::feeder;
 use crate::submit::wanted;
+use crate::tree::journal::Journal;
 use crate::words::{count, thousands};
 
 /// What is to be expected.
@@ -79,7 +78,7 @@ fn asked(
         Some(request) => wanted = Wanted { requests: vec![request], elements, ..wanted },
         None => wanted.requests.extend(retry.requests()),
     }
-    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+    let mut calls = Calls::of_sweep(&Journal::read(&source.tree())?, environment, site);
     let scheduler = scheduler::asked(kind, &mut calls, &wanted, site)?;
     let room = scheduler.room(&mut calls, elements, feeder::charged(source, site))?;
     if let (Some(room), Some(fed)) = (&room, fed)

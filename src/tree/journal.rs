@@ -33,6 +33,9 @@ pub enum Entry {
         time: f64,
         /// The command that is called, with its arguments.
         argv: Vec<String>,
+        /// The cluster that the environment names, where the scheduler has several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cluster: Option<String>,
         /// Whether it is submitted held, to be released when all jobs that wait for it exist.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         held: bool,
@@ -47,6 +50,9 @@ pub enum Entry {
         time: f64,
         /// The scheduler's id of the array.
         job: String,
+        /// The cluster that has it, where the scheduler has several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cluster: Option<String>,
         /// `submitted`, or `reconciled` when an earlier call turned out to have worked.
         how: String,
     },
@@ -193,6 +199,8 @@ pub struct Journal {
     pub(crate) first_dir: Option<PathBuf>,
     /// Where the sweep was when each array was asked for.
     dirs: BTreeMap<u32, PathBuf>,
+    /// The cluster that has the jobs, where the scheduler has several: only that one is asked, whatever the environment names.
+    pub(crate) cluster: Option<String>,
     /// All users who have submitted.
     pub(crate) users: BTreeSet<String>,
     /// Arrays that were submitted held and have not been released yet.
@@ -295,7 +303,10 @@ impl Journal {
     /// Takes one entry into account.
     pub(crate) fn take(&mut self, entry: Entry) {
         match entry {
-            Entry::Intent { array, token, time, held, .. } => {
+            Entry::Intent { array, token, time, held, cluster, .. } => {
+                if self.jobs().next().is_none() {
+                    self.cluster = cluster;
+                }
                 if held {
                     self.held.insert(array);
                 } else {
@@ -306,7 +317,8 @@ impl Journal {
                 }
                 self.arrays.insert(array, Standing::Open { token, time });
             }
-            Entry::Answer { array, token, job, time, .. } => {
+            Entry::Answer { array, token, job, time, cluster, .. } => {
+                self.cluster = cluster.or(self.cluster.take());
                 self.arrays.insert(array, Standing::Job { id: job, token, time });
             }
             Entry::Refused { array, full, .. } => {

@@ -4,7 +4,7 @@
 //! once, from another host when it has not been touched for a while by the file system's own clock.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,10 @@ use crate::host::{access, age, clock, disk, process, vars};
 const LEFT_BEHIND: Duration = Duration::from_secs(120);
 /// How often a holder that waits for long should call [`Lock::touch`].
 pub(crate) const TOUCH_EVERY: Duration = Duration::from_secs(20);
+
+/// How long a submission waits for another one, and how often it looks. Most take less.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Who holds a lock.
 #[derive(Debug, Serialize, Deserialize)]
@@ -103,6 +107,27 @@ impl Lock {
         Err(Fault::machine(format!("cannot get the lock `{}`", path.display()))
             .hint("remove it if no hpcsweep runs")
             .into())
+    }
+
+    /// As [`Lock::take`]; waits some seconds for another process, with a word about it.
+    ///
+    /// # Errors
+    /// As [`Lock::take`], when that process holds it for longer.
+    pub(crate) fn wait(tree: &Tree, tell: &mut impl FnMut(&str)) -> Result<Self> {
+        let end = Instant::now() + PATIENCE;
+        let mut has_told = false;
+        loop {
+            match Self::take(tree) {
+                Err(_) if is_held_by_another(tree) && Instant::now() < end => {
+                    if let Some(owner) = holder(tree).filter(|_| !has_told) {
+                        tell(&format!("{}; waiting for it", owner.is_at_work()));
+                        has_told = true;
+                    }
+                    std::thread::sleep(PAUSE);
+                }
+                taken => return taken,
+            }
+        }
     }
 
     /// Refuses a sweep in whose folder no lock can be made, and makes none.

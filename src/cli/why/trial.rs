@@ -1,7 +1,6 @@
 //! One screen about a trial.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -292,8 +291,8 @@ impl<'a> Facts<'a> {
         });
         let wait = self.scheduler.explain(reason);
         let expected_start = job.as_ref().zip(self.whom).and_then(|(job, (site, vars))| {
-            let limit = Duration::from_secs(site.limits.call_timeout_s);
-            self.scheduler.expected_start(&mut Calls::new(vars, limit), job)
+            let mut calls = Calls::of_sweep(&self.journal, vars, site);
+            self.scheduler.expected_start(&mut calls, job)
         });
         Waiting {
             reason: reason.to_owned(),

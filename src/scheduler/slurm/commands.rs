@@ -45,6 +45,13 @@ pub fn submitted(stdout: &str) -> Option<String> {
     })
 }
 
+/// The cluster in what sbatch printed: `123;cluster`.
+pub(crate) fn cluster(stdout: &str) -> Option<String> {
+    let line = stdout.lines().rev().find(|line| submitted(line).is_some())?;
+    let (_, name) = line.trim().split_once(';')?;
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
 /// The call that lists the jobs of users (`a,b`) in the queue, one line a job or element: a line for all
 /// that wait of an array would give them one reason, though one may be held and the others not.
 pub(crate) fn queue(users: &str) -> Vec<String> {
@@ -78,7 +85,9 @@ pub(crate) fn start(element: &str) -> Vec<String> {
 
 /// The time in its answer, as Slurm prints it; `None` where it does not know.
 pub(crate) fn read_start(stdout: &str) -> Option<String> {
-    let word = stdout.split_whitespace().next()?;
+    // Where there are several clusters, a line names the one that answers.
+    let mut lines = stdout.lines().filter(|line| !line.starts_with("CLUSTER:"));
+    let word = lines.find_map(|line| line.split_whitespace().next())?;
     word.starts_with(|c: char| c.is_ascii_digit()).then(|| word.replace('T', " "))
 }
 

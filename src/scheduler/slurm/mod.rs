@@ -142,6 +142,10 @@ impl Scheduler for Slurm {
         commands::submitted(stdout)
     }
 
+    fn cluster(&self, stdout: &str) -> Option<String> {
+        commands::cluster(stdout)
+    }
+
     fn is_refusal(&self, stderr: &str) -> bool {
         versions::is_refusal(stderr)
     }

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Result;
 
@@ -20,7 +19,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::status::folders;
 use crate::submit::again::Again;
 use crate::submit::arrays::environment;
-use crate::submit::arrays::reconcile::settle_all;
+use crate::submit::arrays::reconcile::{Search, settle_all};
 use crate::submit::arrays::unplaced;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::auto::{self, Decided};
@@ -96,11 +95,15 @@ pub(crate) fn submit(
     check_writable(&source.tree(), plan, site)?;
     let mut wanted = wanted(source);
     wanted.requests.extend(options.retry.requests());
-    let mut asked = Asked::new(kind, &wanted, site, environment)?;
+    let mut asked = Asked::new(&source.tree(), kind, &wanted, site, environment)?;
     let tree = source.tree();
     scheduler::check_path(kind, tree.dir())?;
     let access = secure(&tree, plan, site)?;
-    let lock = Lock::take(&tree)?;
+    let lock = match options.feeder {
+        // It looks again by itself.
+        Some(_) => Lock::take(&tree)?,
+        None => Lock::wait(&tree, &mut tell)?,
+    };
     let identity = tree.create(&plan.name, access)?;
     hands::take_over(&tree)?;
     settle_all(&tree, site, &mut asked.calls, true, &mut tell)?;
@@ -223,17 +226,18 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Asks the scheduler of a kind.
+    /// Asks the scheduler of a kind for a sweep that may have jobs there.
     ///
     /// # Errors
     /// When it does not answer, or does not take what is wanted.
     pub(crate) fn new(
+        tree: &Tree,
         kind: SchedulerKind,
         wanted: &Wanted<'_>,
         site: &Site,
         environment: &Vars,
     ) -> Result<Self> {
-        let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+        let mut calls = Calls::of_sweep(&Journal::read(tree)?, environment, site);
         let scheduler = scheduler::asked(kind, &mut calls, wanted, site)?;
         Ok(Self { calls, scheduler })
     }
@@ -377,6 +381,7 @@ impl Submission<'_> {
             token: token.clone(),
             time: clock::now(),
             argv: argv.clone(),
+            cluster: self.calls.cluster().map(str::to_owned),
             held,
         })?;
         let since = clock::now();
@@ -418,7 +423,7 @@ impl Submission<'_> {
                 job
             }
         };
-        self.answer(array, &token, &job, "submitted")?;
+        self.answer(array, &token, &job, self.scheduler.cluster(&output.stdout))?;
         if self.is_swept_away(&after, &job, trials)? {
             self.is_full = false;
             self.refused(array, &token, "deleted: what it waited for had ended by then")?;
@@ -469,6 +474,17 @@ impl Submission<'_> {
             format!(".{hash:08x}")
         });
         format!("{name}.{token}{}.{}", place.unwrap_or_default(), array.array)
+    }
+
+    /// Looks for jobs of this submission and of earlier ones.
+    fn search(&mut self) -> Search<'_> {
+        Search {
+            tree: &self.tree,
+            journal: &self.journal,
+            scheduler: &*self.scheduler,
+            calls: &mut self.calls,
+            settle_s: self.site.limits.settle_s,
+        }
     }
 
     /// Whether a failed call is known to have submitted nothing. Whatever is not, the next look settles.
@@ -584,14 +600,15 @@ impl Submission<'_> {
         array: &Array,
         token: &str,
         job: &str,
-        how: &str,
+        cluster: Option<String>,
     ) -> Result<()> {
         self.write(&Entry::Answer {
             array: array.array,
             token: token.to_owned(),
             time: clock::now(),
             job: job.to_owned(),
-            how: how.to_owned(),
+            cluster,
+            how: "submitted".to_owned(),
         })
     }
 
@@ -607,7 +624,11 @@ impl Submission<'_> {
 
     fn stopped(&self, fault: Fault, array: &Array) -> Fault {
         let jobs: Vec<&str> = self.journal.jobs().collect();
-        let hint = if jobs.is_empty() {
+        let hint = if self.is_full {
+            "run the same command again when some jobs have ended; with the limit as `limits.max_submit_jobs` in the site \
+             profile, `submit` sends as many as have a place"
+                .to_owned()
+        } else if jobs.is_empty() {
             "nothing of this sweep is in the queue; fix it and run the same command again"
                 .to_owned()
         } else {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::batch::Submission;
 use super::wave::Waves;
 use crate::host::clock;
 use crate::scheduler::calls::Calls;
@@ -61,36 +60,23 @@ pub(in crate::submit) fn settle_all(
     Ok(found)
 }
 
-impl Submission<'_> {
-    /// Looks for jobs of this submission and of earlier ones.
-    pub(super) fn search(&mut self) -> Search<'_> {
-        Search {
-            tree: &self.tree,
-            journal: &self.journal,
-            scheduler: &*self.scheduler,
-            calls: &mut self.calls,
-            settle_s: self.site.limits.settle_s,
-        }
-    }
-}
-
 /// Why an array may be asked for again.
 const NOT_FOUND: &str = "not found by its token: the call never arrived";
 
 /// What to write down of a job that was found.
 fn found(array: &Array, token: String, job: String) -> Entry {
     let (how, time) = ("reconciled".to_owned(), clock::now());
-    Entry::Answer { array: array.array, token, time, job, how }
+    Entry::Answer { array: array.array, token, time, job, cluster: None, how }
 }
 
 /// Looks for the jobs of calls.
 pub(in crate::submit) struct Search<'a> {
-    tree: &'a Tree,
-    journal: &'a Journal,
-    scheduler: &'a dyn Scheduler,
-    calls: &'a mut Calls,
+    pub(super) tree: &'a Tree,
+    pub(super) journal: &'a Journal,
+    pub(super) scheduler: &'a dyn Scheduler,
+    pub(super) calls: &'a mut Calls,
     /// Seconds in which a call that was made must have arrived.
-    settle_s: u64,
+    pub(super) settle_s: u64,
 }
 
 impl Search<'_> {

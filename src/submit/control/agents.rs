@@ -1,8 +1,6 @@
 //! Cancelling, holding and releasing a sweep that agents share. Its pilots are jobs of a scheduler; agents that
 //! were started by hand read the order in the ledger. Only the agents have the trials.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
 use crate::fault::Fault;
@@ -55,7 +53,7 @@ pub(crate) fn control(
             .hint(format!("name no trial to {word} all of it, or submit a plan without the trial"))
             .into());
     }
-    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+    let mut calls = Calls::of_sweep(&Journal::read(tree)?, environment, site);
     if order == Order::Cancel {
         settle_all(tree, site, &mut calls, false, tell)?;
     }

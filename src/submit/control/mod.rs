@@ -6,7 +6,6 @@ pub(crate) mod done;
 use crate::submit::control::done::Done;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Result;
 
@@ -64,7 +63,8 @@ pub(crate) fn control(
     // anything is read.
     let lock = (order == Order::Cancel || trials.is_empty()).then(|| Lock::take(tree));
     let settles = order != Order::Release && matches!(lock, Some(Ok(_)));
-    let calls = || Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+    let journal = Journal::read(tree)?;
+    let calls = || Calls::of_sweep(&journal, environment, site);
     if settles {
         settle_all(tree, site, &mut calls(), false, &mut tell)?;
     }
@@ -150,7 +150,7 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     let mut parts = feeders;
     parts.extend(sweep.parts(elements, trials.is_empty())?);
     sweep.refuse_shared(&open, &wanted)?;
-    let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+    let mut calls = Calls::of_sweep(&sweep.journal, environment, site);
     let ids: Vec<String> = parts.iter().flat_map(Part::ids).cloned().collect();
     let accepted = order::give(&*sweep.scheduler, &mut calls, order, &ids)?;
     let cancelled = parts.iter().filter(|_| order == Order::Cancel);
@@ -247,7 +247,7 @@ impl<'a> Sweep<'a> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let mut calls = Calls::new(environment, Duration::from_secs(site.limits.call_timeout_s));
+        let mut calls = Calls::of_sweep(&self.journal, environment, site);
         let states = feeder::states(&*self.scheduler, &mut calls, &self.journal, &jobs)?;
         let concerns = |state: &State| match self.order {
             Order::Cancel => true,

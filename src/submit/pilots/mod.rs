@@ -200,7 +200,7 @@ pub(crate) fn submit(
     check_writable(&source.tree(), plan, site)?;
     let wanted =
         Wanted { requests: vec![&ask.request], elements: u64::from(ask.workers), ..wanted(source) };
-    let mut asked = Asked::new(kind, &wanted, site, environment)?;
+    let mut asked = Asked::new(&source.tree(), kind, &wanted, site, environment)?;
     let was_halted = Ledger::read(&source.tree())?.halted;
     let dealing = deal::DealOptions {
         retry: options.retry.clone(),

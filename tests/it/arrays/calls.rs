@@ -2,7 +2,7 @@
 
 use crate::support::plans::shell;
 use crate::support::slurm::slurm;
-use crate::support::slurm_sweep::answer;
+use crate::support::slurm_sweep::{answer, element};
 use crate::support::world::{ROOT, World};
 
 /// The rows of the table: a command line, and the programs that it calls.
@@ -56,4 +56,23 @@ fn each_verb_makes_the_calls_of_the_table_and_no_more() {
     }
     let wrong: Vec<_> = found.iter().filter(|(_, expected, made)| expected != made).collect();
     assert!(wrong.is_empty(), "command, page, calls: {wrong:#?}");
+}
+
+/// Its answer may contradict a record that says `done`.
+#[test]
+fn with_accounting_a_sweep_that_has_ended_costs_one_call_of_sacct() {
+    let world = slurm();
+    let scontrol = world.read("bin/scontrol").replace("/none", "/slurmdbd");
+    world.program("scontrol", &scontrol);
+    for program in ["sacct", "sacctmgr"] {
+        answer(&world, program, "");
+    }
+    world.write("plan.toml", &shell("true", "[grid]\na = [1]\n"));
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    answer(&world, "sacct", "101_0|COMPLETED|None|x\n");
+    assert_eq!(calls(&world, &["status"]), "squeue, sacct");
+    element(&world, 0);
+    for verb in ["status", "collect"] {
+        assert_eq!(calls(&world, &[verb]), "sacct", "{verb}");
+    }
 }

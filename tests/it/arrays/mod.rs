@@ -1,6 +1,7 @@
 //! What is given to Slurm, and what it is asked; its programs are scripts here, and real in `tests/cluster`.
 
 mod calls;
+mod clusters;
 mod personal;
 mod rehearsal;
 mod retry;
