@@ -112,9 +112,25 @@ fn taken(directive: &str) -> Option<(&'static str, &'static str)> {
         None if *short == "-p" => {
             word.starts_with("-p") && !is_number(&word[2..]) && !is_number(rest)
         }
+        None if word.starts_with(short) && is_of_qsub(short, directive) => false,
         None => !short.is_empty() && word.starts_with(short),
     })?;
     Some((long, hint))
+}
+
+/// Whether a directive of one letter has a value that only qsub takes: users to mail to, a date, when to write checkpoints, or
+/// the prefix of directives.
+fn is_of_qsub(option: &str, directive: &str) -> bool {
+    let value = directive[option.len()..].trim();
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    match option {
+        "-M" => value.contains('@'),
+        // [[CC]YY]MMDDhhmm[.SS]: no index of an array has so many digits.
+        "-a" => digits >= 8 && value.bytes().all(|b| b.is_ascii_digit() || b == b'.'),
+        "-c" => matches!(value.split('=').next(), Some("n" | "s" | "c" | "w" | "u")),
+        "-C" => value.trim_matches(['"', '\'']).starts_with('#'),
+        _ => false,
+    }
 }
 
 /// Whether this is a whole number, with its sign or without.
@@ -145,6 +161,10 @@ mod tests {
             "--mem-per-cpu=1G",
             "-p long",
             "-plong",
+            "-M beta",
+            "-a 1000",
+            "-c 4",
+            "-C gpu",
         ] {
             assert!(instead(taken, "plan.toml").is_some(), "{taken}");
         }
@@ -162,6 +182,12 @@ mod tests {
             "--hold",
             "-p 100",
             "-p -5",
+            "-M ada@site.org,bob@site.org",
+            "-a 202612241800.30",
+            "-a12241800",
+            "-c c=10",
+            "-c n",
+            "-C \"#PBS\"",
         ] {
             assert_eq!(instead(free, "plan.toml"), None, "{free}");
             assert_eq!(instead_at_site(free), None, "{free}");

@@ -54,6 +54,8 @@ pub(crate) struct JobScript {
     pub(crate) job_log_mode: Option<&'static str>,
     /// The request in PBS's words, for `-l select=`.
     pub(crate) select: String,
+    /// Where its chunks lie, for `-l place=`, unless a directive says so.
+    pub(crate) place: Option<&'static str>,
     /// The file that gives a job the environment it was submitted from, where the scheduler does not.
     pub(crate) environment: Option<PathBuf>,
     /// Nodes of the allocation.
@@ -128,6 +130,7 @@ pub(crate) fn names(template: &str) -> &'static [&'static str] {
             "job_log_of_element",
             "job_log_mode",
             "select",
+            "place",
             "environment",
             "nodes",
             "ranks",
@@ -248,6 +251,7 @@ pub(crate) fn job_script(
     let launcher = scheduler.launcher(site.launcher.as_deref(), program, r.ranks, site.mpi);
     let throttle = max_running.filter(|_| !scheduler.limits().cannot_throttle);
     let indices = pbs::indices(array.count, throttle);
+    let directives = pbs::joined(&site.directives, &r.directives);
     JobScript {
         shell: site.shell.clone(),
         sweep: sweep.to_owned(),
@@ -272,6 +276,7 @@ pub(crate) fn job_script(
             None | Some(Readers::Owner) => None,
         },
         select: pbs::select(r, &site.pbs),
+        place: pbs::place(r, &directives),
         environment: site.environment.clone(),
         nodes: r.nodes,
         ranks: r.ranks,
@@ -284,7 +289,7 @@ pub(crate) fn job_script(
         account: r.account.clone().or_else(|| site.account.clone()),
         qos: r.qos.clone().or_else(|| site.qos.clone()),
         constraint: r.constraint.clone(),
-        directives: site.directives.iter().chain(&r.directives).cloned().collect(),
+        directives,
         step: r.ranks > 1 || (site.single_rank_step && array.feeder.is_none()),
         launches: if r.ranks > 1 { site.launches } else { 1 },
         launcher,

@@ -261,6 +261,7 @@ pub fn is_refusal(stderr: &str) -> bool {
         // What qsub finds before it asks the server.
         "cannot connect to server",
         "qsub: illegal ",
+        "directive error: ",
         "usage: qsub",
         "qsub: script file::",
         "qsub: script not a file",

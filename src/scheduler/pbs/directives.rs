@@ -57,6 +57,36 @@ pub(crate) fn select(r: &Resources, names: &Names) -> String {
     chunks.into_iter().map(chunk).collect::<Vec<_>>().join("+")
 }
 
+/// The resources that a directive asks for by `-l`, each with its value; none of another directive.
+fn asked(directive: &str) -> impl Iterator<Item = &str> {
+    directive.strip_prefix("-l").into_iter().flat_map(|list| list.trim().split(','))
+}
+
+/// Whether one of these directives asks for a resource.
+fn asks(directives: &[String], name: &str) -> bool {
+    let mut all = directives.iter().flat_map(|directive| asked(directive));
+    all.any(|item| item.split('=').next() == Some(name))
+}
+
+/// The directives of a site and a plan as qsub reads them: of a resource that is asked for twice it keeps the first, so what
+/// the plan asks for is left out of the site's.
+pub(crate) fn joined(site: &[String], plan: &[String]) -> Vec<String> {
+    let is_free = |item: &&str| !asks(plan, item.split('=').next().unwrap_or_default());
+    let own = |directive: &String| match asked(directive).all(|item| is_free(&item)) {
+        true => Some(directive.clone()),
+        false => {
+            let kept: Vec<&str> = asked(directive).filter(is_free).collect();
+            (!kept.is_empty()).then(|| format!("-l {}", kept.join(",")))
+        }
+    };
+    site.iter().filter_map(own).chain(plan.iter().cloned()).collect()
+}
+
+/// `place=` of a request, without the word, where no directive has it: one chunk a host.
+pub(crate) fn place(r: &Resources, directives: &[String]) -> Option<&'static str> {
+    (r.nodes > 1 && !asks(directives, "place")).then_some("scatter")
+}
+
 /// Ranks of each node: as many as the plan fixes, else spread evenly; never none, as PBS takes a chunk
 /// without ranks for one without cores.
 fn ranks_by_node(r: &Resources) -> Vec<u32> {
@@ -83,6 +113,32 @@ mod tests {
         assert_eq!(indices(10, Some(3)), "0-9%3");
         assert_eq!(indices(10, Some(10)), "0-9");
         assert_eq!(indices(1, Some(1)), "0-1:2");
+    }
+
+    #[test]
+    fn what_a_plan_asks_for_goes_before_the_sites_and_our_own() {
+        let words = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+        let check = |site: &[&str], plan: &[&str], expected: &[&str], scatter: Option<&str>| {
+            let all = joined(&words(site), &words(plan));
+            assert_eq!(all, words(expected));
+            let two = Resources { nodes: 2, ..Resources::default() };
+            assert_eq!(place(&two, &all), scatter);
+            assert_eq!(place(&Resources::default(), &all), None);
+        };
+        check(
+            &["-l filesystems=home"],
+            &["-m n"],
+            &["-l filesystems=home", "-m n"],
+            Some("scatter"),
+        );
+        check(&["-l place=pack"], &["-lplace=scatter:excl"], &["-lplace=scatter:excl"], None);
+        check(
+            &["-l place=pack,filesystems=home", "-q x"],
+            &["-l place=free"],
+            &["-l filesystems=home", "-q x", "-l place=free"],
+            None,
+        );
+        check(&["-l place=pack"], &["-l places=1"], &["-l place=pack", "-l places=1"], None);
     }
 
     #[test]

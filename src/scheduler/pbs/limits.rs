@@ -165,6 +165,7 @@ pub(super) fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Resul
         let queue = open(&queues, &name)?;
         let way = words::way(&server, &queues, &name);
         check(&way, &name, wanted, site, &server)?;
+        check_ends(&words::ends(&queues, &name), &name, wanted, site, &server)?;
         read.queue(queue, &way, wanted, site)?;
     }
     if wanted.requests.iter().any(|r| r.qos.is_some()) {
@@ -251,18 +252,50 @@ fn open<'q>(queues: &'q [Queue], name: &str) -> Result<&'q Queue> {
     Ok(queue)
 }
 
-/// Refuses what a queue would take and never run.
-fn check(way: &Way, name: &str, wanted: &Wanted<'_>, site: &Site, server: &Server) -> Result<()> {
-    let of_queue = |r: &&Resources| {
+/// The requests that go to a queue.
+fn requests_of<'a>(
+    name: &'a str,
+    wanted: &'a Wanted<'_>,
+    site: &'a Site,
+    server: &'a Server,
+) -> impl Iterator<Item = &'a Resources> {
+    wanted.requests.iter().copied().filter(move |r| {
         let own = r.partition.as_ref().or(site.scheduler.partition.as_ref());
         own.or(server.default_queue.as_ref()).is_some_and(|own| own == name)
-    };
+    })
+}
+
+/// Refuses what none of the queues takes in which jobs of a queue may run. A routing queue would accept such a job, and the
+/// server would then delete it.
+fn check_ends(
+    ends: &[&Queue],
+    name: &str,
+    wanted: &Wanted<'_>,
+    site: &Site,
+    server: &Server,
+) -> Result<(), Fault> {
+    for r in requests_of(name, wanted, site, server) {
+        let (nodes, cores) = (u64::from(r.nodes.min(r.ranks).max(1)), r.cores());
+        let refusals: Option<Vec<String>> =
+            ends.iter().map(|queue| queue.refusal(nodes, cores)).collect();
+        if let Some(refusals) = refusals.filter(|refusals| !refusals.is_empty()) {
+            let (nodes, cores) = (count(nodes, "node"), count(cores, "core"));
+            let sentence = format!("no queue of `{name}` takes a job of {nodes} and {cores}");
+            return Err(Fault::request(sentence).at(refusals.join("\n")).hint(
+                "name another `partition`, or let agents run several trials in one job: `submit --pull`",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what a queue would take and never run.
+fn check(way: &Way, name: &str, wanted: &Wanted<'_>, site: &Site, server: &Server) -> Result<()> {
     let ask = Ask { partition: Some(name), ..Ask::default() };
     if let Some(fault) = site.refusals(&ask).into_iter().next() {
         return Err(fault.into());
     }
-    let requests = wanted.requests.iter().copied();
-    let longest = requests.filter(of_queue).filter_map(|r| r.walltime_s).max();
+    let longest = requests_of(name, wanted, site, server).filter_map(|r| r.walltime_s).max();
     if let (Some(wanted), Some(allowed)) = (longest, way.max_walltime_s)
         && wanted > allowed
     {

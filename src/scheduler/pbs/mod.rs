@@ -97,6 +97,7 @@ impl Scheduler for Pbs {
 
     fn is_full(&self, stderr: &str) -> bool {
         stderr.contains("would exceed ")
+            || stderr.contains("Maximum number of jobs already in queue")
     }
 
     fn notes(&self) -> &[String] {

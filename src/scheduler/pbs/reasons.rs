@@ -3,7 +3,7 @@
 use crate::scheduler::Wait;
 
 /// Parts of comments, in lower case, in the order in which they are looked for.
-const COMMENTS: [(&str, &str, &str); 26] = [
+const COMMENTS: [(&str, &str, &str); 28] = [
     (
         "can never run",
         "nothing in this cluster has what it asks for, so it never starts",
@@ -18,6 +18,11 @@ const COMMENTS: [(&str, &str, &str); 26] = [
         "insufficient amount of resource: mem",
         "it waits for free memory",
         "less starts sooner; `pbsnodes -aSj` shows what is free",
+    ),
+    (
+        "insufficient amount of resource: host",
+        "it waits for a host that it names, or for as many different hosts as it asks for",
+        "leave the host out, or ask for fewer `nodes`",
     ),
     (
         "insufficient amount of resource",
@@ -105,6 +110,7 @@ const COMMENTS: [(&str, &str, &str); 26] = [
         "the job that it waits for has ended, and PBS did not notice",
         "submit again: this releases it",
     ),
+    ("job array held", "it is held, by its user or an operator", "`hpcsweep release`"),
     ("waits for another job", "it waits for another job, as later links of a chain do", "wait"),
 ];
 
@@ -134,6 +140,8 @@ mod tests {
             ("Not Running: Insufficient amount of resource: ncpus (R: 64 A: 0 T: 64)", "cores"),
             ("Not Running: Insufficient amount of resource: ngpus (R: 4 A: 0 T: 4)", "GPUs"),
             ("Not Running: Insufficient amount of resource: mem", "memory"),
+            ("Not Running: Insufficient amount of resource: host", "different hosts"),
+            ("Job Array Held", "is held"),
             ("Not Running: Insufficient amount of queue resource: ncpus", "queue has given"),
             ("Not Running: Insufficient amount of server resource: lic", "licenses"),
             (

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::json;
 use crate::units;
+use crate::words::count;
 
 /// A server's limits and defaults; `None` where it sets none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,6 +45,36 @@ pub struct Queue {
     pub started: bool,
     /// Whether this user may not use it.
     pub is_closed_to_us: bool,
+    /// The fewest and the most nodes of a job, and the same for its cores.
+    pub(crate) nodes: Bounds,
+    pub(crate) cores: Bounds,
+}
+
+/// The least and the most of a resource that a queue takes a job for.
+pub(crate) type Bounds = (Option<u64>, Option<u64>);
+
+impl Queue {
+    /// Why it does not take a job of so many nodes and cores; `None` if it does.
+    pub(crate) fn refusal(&self, nodes: u64, cores: u64) -> Option<String> {
+        let of = |asked: u64, (least, most): Bounds, noun: &str| {
+            let bound =
+                |how: &str, n: u64| format!("`{}` takes {how} {}", self.name, count(n, noun));
+            let below = least.filter(|n| asked < *n).map(|n| bound("at least", n));
+            below.or_else(|| most.filter(|n| asked > *n).map(|n| bound("at most", n)))
+        };
+        of(nodes, self.nodes, "node").or_else(|| of(cores, self.cores, "core"))
+    }
+}
+
+/// The queues in which jobs of the queue of this name may run; none where one of them is not known here.
+pub(crate) fn ends<'a>(queues: &'a [Queue], name: &'a str) -> Vec<&'a Queue> {
+    let find = |name: &str| queues.iter().find(|queue| queue.name == name);
+    let Some(queue) = find(name) else { return Vec::new() };
+    let Some(names) = &queue.destinations else { return vec![queue] };
+    let all: Option<Vec<&Queue>> = names.iter().map(|name| find(name)).collect();
+    let mut all = all.unwrap_or_default();
+    all.retain(|queue| queue.enabled && !queue.is_closed_to_us);
+    if all.iter().any(|queue| queue.destinations.is_some()) { Vec::new() } else { all }
 }
 
 /// Reads `qstat -Bf -F json`; `user` is who asks.
@@ -90,6 +121,8 @@ pub fn queues(stdout: &str, user: &str) -> Result<Vec<Queue>, String> {
             enabled: is(node, "enabled"),
             started: is(node, "started"),
             is_closed_to_us: is(node, "acl_user_enable") && !users.split(',').any(allows),
+            nodes: bounds(node, "nodect"),
+            cores: bounds(node, "ncpus"),
         }
     };
     Ok(json::members(&answer, "Queue").map(queue).collect())
@@ -101,6 +134,11 @@ fn is(node: &Value, name: &str) -> bool {
 
 fn positive(node: &Value, name: &str) -> Option<u64> {
     u64::try_from(json::number(node, name)?).ok().filter(|&n| n > 0)
+}
+
+fn bounds(node: &Value, resource: &str) -> Bounds {
+    let of = |attribute: &str| positive(node.get(attribute)?, resource);
+    (of("resources_min"), of("resources_max"))
 }
 
 fn max_walltime(node: &Value) -> Option<u64> {

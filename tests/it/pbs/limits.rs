@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use crate::support::pbs::Pbs;
+use crate::support::pbs_once::wrap;
 use crate::support::plans::shell;
 
 /// A server with queues of every kind.
@@ -422,4 +423,56 @@ fn what_qsub_refuses_is_quoted_and_leaves_nothing_in_the_queue() {
     pbs.set("resources", json!(["nosuch"]));
     let ran = pbs.again(&[]);
     assert!(ran.err.starts_with("array 1: 1 trial as job 1[].pbshead\n"), "{}", ran.whole());
+}
+
+/// A limit that `qstat` does not show, of a project or of all users.
+#[test]
+fn a_limit_that_only_qsub_knows_is_named_with_the_key_that_sends_fewer() {
+    let pbs = pbs();
+    wrap(&pbs.world, "qsub", "echo 'qsub: Maximum number of jobs already in queue' >&2; exit 1");
+    let ran = pbs.submit(&plan(2, ""), &[]).whole();
+    let hint = "\nhint: run the same command again when some jobs have ended; with the limit as `limits.max_submit_jobs` in the \
+                site profile, `submit` sends as many as have a place\nexit code 3\n";
+    assert!(ran.contains("`qsub` says: Maximum number of jobs already in queue"), "{ran}");
+    assert!(ran.ends_with(hint), "{ran}");
+    wrap(&pbs.world, "qsub", "real \"$@\"");
+    pbs.site("[limits]\nmax_submit_jobs = 3\n");
+    pbs.submit(&plan(5, ""), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 5]);
+}
+
+#[test]
+fn a_directive_that_qsub_refuses_is_quoted_whole_and_not_looked_for() {
+    let pbs = pbs();
+    wrap(&pbs.world, "qsub", "echo 'qsub: directive error: -l bad=1 ' >&2; exit 2");
+    let ran = pbs.submit(&plan(1, ""), &[]).whole();
+    let words = "error: array 1 was not submitted: `qsub` says: directive error: -l bad=1\n";
+    assert!(ran.starts_with(words), "{ran}");
+}
+
+/// The server takes such a job and deletes it.
+#[test]
+fn what_no_destination_of_a_routing_queue_takes_is_refused() {
+    let mut pbs = Pbs::start();
+    pbs.set(
+        "queues",
+        json!({
+            "workq": {},
+            "wide": {"min_nodes": 10},
+            "narrow": {"max_ncpus": 2},
+            "prod": {"route_destinations": ["wide", "narrow"]},
+        }),
+    );
+    let resources = |rest: &str| format!("[resources]\npartition = \"prod\"\n{rest}");
+    let expected = "\
+error: no queue of `prod` takes a job of 1 node and 4 cores
+  `wide` takes at least 10 nodes
+  `narrow` takes at most 2 cores
+hint: name another `partition`, or let agents run several trials in one job: `submit --pull`
+exit code 2
+";
+    refused(&pbs, &plan(1, &resources("cpus_per_rank = 4\n")), expected);
+    let ran = pbs.submit(&plan(1, &resources("cpus_per_rank = 2\n")), &[]);
+    assert_eq!(ran.code, 0, "{}", ran.whole());
 }

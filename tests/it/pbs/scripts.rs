@@ -189,3 +189,29 @@ fn there_is_no_golden_file_without_a_test() {
     found.sort();
     assert_eq!(found, GOLDEN);
 }
+
+/// qsub keeps the first `-l` of a resource.
+#[test]
+fn what_a_plan_asks_for_by_directives_is_asked_for_once() {
+    let mut pbs = pbs();
+    pbs.set("resources", serde_json::json!(["filesystems"]));
+    pbs.site("[scheduler]\ndirectives = [\"-l place=pack,filesystems=home\"]\n");
+    let rest = "[resources]\nnodes = 2\nranks = 2\nwalltime = \"10m\"\n\
+                directives = [\"-l place=scatter:excl\", \"-M ada@site.org\"]\n";
+    pbs.submit(&format!("{MINIMAL}{rest}"), &[]).ok();
+    let files = pbs.world.files("results/demo/jobs");
+    let script = files.iter().find(|file| file.ends_with(".1.sh")).unwrap();
+    let script = pbs.world.read(&format!("results/demo/jobs/{script}"));
+    let lines: Vec<&str> =
+        script.lines().filter(|line| line.starts_with("#PBS -l") || line.contains("-M")).collect();
+    assert_eq!(
+        lines,
+        [
+            "#PBS -l select=2:ncpus=1:mpiprocs=1:ompthreads=1",
+            "#PBS -l walltime=00:10:00",
+            "#PBS -l filesystems=home",
+            "#PBS -l place=scatter:excl",
+            "#PBS -M ada@site.org",
+        ]
+    );
+}

@@ -32,6 +32,7 @@ class Queue:
     max_walltime: Optional[str] = None
     default_walltime: Optional[str] = None
     max_ncpus: Optional[int] = None
+    min_nodes: Optional[int] = None
     kill_delay: Optional[float] = None
     priority: Optional[int] = None
     enabled: bool = True

@@ -226,6 +226,7 @@ def of_queue(server: Server, queue: Queue) -> Attributes:
         ("state_count", _state_count(server, queue.name)),
         ("max_queued", _limit(queue.max_queued)),
         ("resources_max", limits or None),
+        ("resources_min", None if queue.min_nodes is None else {"nodect": queue.min_nodes}),
         ("resources_default", None if usual is None else {"walltime": clock(usual)}),
         ("max_array_size", queue.max_array_size),
         ("kill_delay", None if queue.kill_delay is None else int(queue.kill_delay)),
