@@ -7,7 +7,8 @@ use super::super::{After, Element, Elements, JobTime, Limits};
 use super::versions;
 use crate::idset::{JobRef, Part};
 
-/// The call that submits a script behind other jobs.
+/// The call that submits a script. `after` is the array followed element by element, `wait` jobs that
+/// must have ended.
 pub(crate) fn submit(script: &str, after: &After) -> Vec<String> {
     let After { follow, wait, any, .. } = after;
     let mut argv = vec!["sbatch".to_owned(), "--parsable".to_owned()];
@@ -471,11 +472,8 @@ mod tests {
 
     #[test]
     fn dependencies_are_options_of_the_call() {
-        let after = After {
-            follow: Some("12".into()),
-            wait: vec!["3".into(), "4".into()],
-            ..After::default()
-        };
+        let own = ["3".to_owned(), "4".to_owned()].to_vec();
+        let after = After { follow: Some("12".into()), wait: own, ..After::default() };
         assert_eq!(
             submit("jobs/0002.sh", &after),
             [
@@ -486,12 +484,25 @@ mod tests {
                 "jobs/0002.sh"
             ]
         );
-        let any = After { any: vec!["1_2".into(), "1_3".into()], ..After::default() };
-        assert_eq!(
-            submit("a", &any),
-            ["sbatch", "--parsable", "--dependency=afterany:1_2?afterany:1_3", "a"]
-        );
         assert_eq!(submit("a", &After::default()), ["sbatch", "--parsable", "a"]);
+        let any = ["3_7".to_owned(), "3_8".to_owned()].to_vec();
+        let dependency = "--dependency=afterany:3_7?afterany:3_8";
+        let after = After { any, ..After::default() };
+        assert_eq!(submit("a", &after), ["sbatch", "--parsable", dependency, "a"]);
+    }
+
+    #[test]
+    fn the_cluster_of_a_job_is_behind_its_id() {
+        let check = |said: &str, name: Option<&str>| {
+            assert_eq!(cluster(said).as_deref(), name, "{said}");
+        };
+        check("welcome; see news\n30;beta\n", Some("beta"));
+        check("30\n", None);
+        check("30;\n", None);
+        assert_eq!(
+            read_start("CLUSTER: beta\n2026-01-02T03:04:05\n"),
+            Some("2026-01-02 03:04:05".into())
+        );
     }
 
     #[test]
