@@ -36,16 +36,26 @@ class Begun:
     """Which trial runs, in memory that a process shares with its forks."""
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 16)
+        self._memory = mmap.mmap(-1, 17)
+        # Whether the newest process has found the function that it is to call.
+        self.is_ready = False
 
     def note(self, line: Dict[str, Any]) -> None:
         """This one."""
-        self._memory[:] = struct.pack("=QQ", line["trial"], line["attempt"])
+        self._memory[:16] = struct.pack("=QQ", line["trial"], line["attempt"])
 
     def get(self) -> Tuple[int, int]:
         """Its number and attempt; attempts begin with 1."""
-        trial, attempt = struct.unpack("=QQ", self._memory[:])
+        trial, attempt = struct.unpack("=QQ", self._memory[:16])
         return trial, attempt
+
+    @property
+    def is_ready(self) -> bool:
+        return self._memory[16] == 1
+
+    @is_ready.setter
+    def is_ready(self, value: bool) -> None:
+        self._memory[16] = int(value)
 
 
 class Agent:

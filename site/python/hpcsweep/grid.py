@@ -8,6 +8,7 @@ import os
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tuple
 
 from .jsonable import numbers
+from .jsonable import plain as _plain_of
 
 # Keys of a point that are not parameters.
 OF_TRIALS = ("task_id", "gpu_ids_abs", "resources")
@@ -36,10 +37,15 @@ class Axis:
         self.meant = {}  # type: Dict[str, Any]
         # Whether texts stand for values that TOML cannot hold.
         self.names_objects = False
+        # The values that a process which knows the plan alone would not have.
+        self.lost = []  # type: List[Any]
         for value in self.values:
             held = _held(name, value)
             self.names_objects |= not _fits(_plain_of(value))
             wire = _wire(held)
+            read = numbers(_plain(held))
+            if not _is_same(read, value):
+                self.lost.append(value)
             meant = self.meant.setdefault(wire, value)
             if not _is_same(meant, value):
                 sentence = "axis `%s`: %r and %r read the same in the plan: write one of them otherwise"
@@ -118,9 +124,9 @@ class Grid:
         named = {name: value for name, value in params.items() if not _place_of(name)}
         return tuple(value for name, value in params.items() if _place_of(name)), named
 
-    def is_plain(self) -> bool:
-        """Whether the plan holds all values themselves."""
-        return not self._of_objects
+    def lost(self) -> List[Any]:
+        """The values that a process would not have which knows the plan alone: it holds lists in place of tuples and arrays."""
+        return [value for axis in self.axes for value in axis.lost]
 
     def toml(self) -> str:
         """As a table of the plan."""
@@ -208,6 +214,8 @@ def points(rows: Iterable[Any]) -> Points:
     rows = list(rows)
     if not rows:
         raise ValueError("there are no points")
+    # Series of pandas and the like have names, too.
+    rows = [dict(row) if callable(getattr(row, "keys", None)) else row for row in rows]
     positional = not isinstance(rows[0], dict)
     named, of_trials = [], []  # type: List[Dict[str, Any]], List[Dict[str, Any]]
     for number, row in enumerate(rows):
@@ -280,10 +288,6 @@ def _is_same(one: Any, other: Any) -> bool:
         return bool(one == other)
     except Exception:
         return False
-
-
-def _plain_of(value: Any) -> Any:
-    return value.tolist() if callable(getattr(value, "tolist", None)) else value
 
 
 def _name_of(value: Any) -> str:

@@ -7,10 +7,11 @@ import importlib.util
 import os
 import runpy
 import sys
-from typing import Any, List
+from typing import Any, Callable, List
 
 from . import jobs
-from .grid import Unknown
+from .grid import Grid, Unknown
+from .program import SweepError
 
 
 def main(given: List[str]) -> int:
@@ -25,30 +26,40 @@ def main(given: List[str]) -> int:
     parser.add_argument("--sweep", required=True, help="the folder of the results, as the script has it")
     parser.add_argument("arguments", nargs="*", help="of the script")
     args = parser.parse_args(given)
-    if os.environ.get(jobs.SERVE) is None:
+    if jobs.KEEP in os.environ:
+        jobs.keep(lambda call: _reach(args, call))
+    if jobs.SERVE not in os.environ:
         parser.error("jobs of `hpcsweep submit` start this")
+    try:
+        return jobs.serve(lambda call: _reach(args, call))
+    except SweepError as e:
+        print("hpcsweep: %s" % e, file=sys.stderr)
+        return 1
+
+
+def _reach(args: argparse.Namespace, call: Callable[[Any, Grid], None]) -> None:
+    """Finds the function, and calls this with it and its grid."""
     # To be found by the script's own `run` or `submit`, whatever folder the job's results are in.
     os.environ[jobs.OF] = args.sweep
+    jobs.reached(call)
     os.chdir(args.folder or ".")
     if args.script:
         sys.path[0] = os.path.dirname(args.script)
     else:
         sys.path[0:1] = args.path
-    sys.argv = [args.script or args.module, *args.arguments]
+    what = args.script or args.module
+    sys.argv = [what, *args.arguments]
     if args.name is None:
         if args.script:
             runpy.run_path(args.script, run_name="__main__")
         else:
             runpy.run_module(args.module, run_name="__main__", alter_sys=True)
-        what = args.script or args.module
-        print("hpcsweep: `%s` has ended without a sweep in `%s`" % (what, args.sweep), file=sys.stderr)
-        return 1
+        raise SweepError("`%s` has ended without a sweep in `%s`" % (what, args.sweep))
     module = _imported(args.script) if args.script else importlib.import_module(args.module)
     function = jobs.found(module, args.name)
     if function is None:
-        print("hpcsweep: `%s` has no `%s`" % (args.script or args.module, args.name), file=sys.stderr)
-        return 1
-    return jobs.serve(function, Unknown(args.positional))
+        raise SweepError("`%s` has no `%s`" % (what, args.name))
+    call(function, Unknown(args.positional))
 
 
 def _imported(path: str) -> Any:

@@ -7,13 +7,17 @@ so; otherwise it starts the script again as the job's main program, which become
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from typing import Any, Callable, Dict, List, Optional
 
 from . import plan as plans
+from . import pool
+from .agent import Agent
 from .grid import Grid
 from .program import SweepError
-from .runs import Work
+from .runs import Work, work_elsewhere, work_of
 
 # What `hpcsweep` says to a process that it has started as an agent of a sweep: JSON with the folder of the sweep,
 # options for agents, and how many of them.
@@ -23,6 +27,11 @@ SERVE = "HPCSWEEP_SERVE"
 SCRIPT = "HPCSWEEP_SCRIPT"
 # Which sweep of a script a job is for; set by `hpcsweep.job`.
 OF = "HPCSWEEP_SERVE_PATH"
+# What `run` says to a process that it has started to keep a worker: JSON with the pipes of `pool.keep` and with the agent.
+KEEP = "HPCSWEEP_KEEP"
+
+# What is called where the script reaches the sweep that this process was started for.
+_call = None  # type: Optional[Callable[[Any, Grid], None]]
 
 
 def name_of(function: Any) -> str:
@@ -62,10 +71,15 @@ def found(module: Any, name: str) -> Any:
 
 def program_of(sweep: str, function: Any, grid: Grid) -> str:
     """The line of the plan that has jobs find and call this function."""
+    return plans.program_line(_program(sweep, function, grid))
+
+
+def _program(sweep: str, function: Any, grid: Grid) -> List[str]:
     argv = [sys.executable, "-m", "hpcsweep.job", "--folder", os.getcwd()]
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     name = getattr(function, "__qualname__", "")
-    by_name = grid.is_plain() and module is not None and name and found(module, name) is function
+    is_named = module is not None and name and found(module, name) is function
+    by_name = is_named and not grid.lost()
     path, started_as = script(), _started_as()
     is_main = getattr(module, "__name__", "__main__") == "__main__"
     if by_name and (path is not None or not is_main):
@@ -75,7 +89,13 @@ def program_of(sweep: str, function: Any, grid: Grid) -> str:
             argv += _module(started_as if is_main else module.__name__)  # type: ignore[union-attr, arg-type]
         argv += ["--name", name] + (["--positional"] if grid.positional else [])
         # A script that submits where it is imported, too, serves then.
-        return plans.program_line(argv + ["--sweep", sweep, "--", *sys.argv[1:]])
+        return argv + ["--sweep", sweep, "--", *sys.argv[1:]]
+    if path is None and is_named and not is_main:
+        raise SweepError(
+            "a job knows the values of the plan alone, which cannot hold %r as it is\n"
+            "hint: give lists and numbers of Python, from which the function makes it, or submit from a script"
+            % (grid.lost()[0],)
+        )
     if path is None:
         raise SweepError(
             "a job cannot find the function `%s`: it is of a notebook or a prompt\n"
@@ -83,7 +103,38 @@ def program_of(sweep: str, function: Any, grid: Grid) -> str:
             % (name or repr(function))
         )
     argv += ["--script", path] if started_as is None else _module(started_as)
-    return plans.program_line(argv + ["--sweep", sweep, "--", *sys.argv[1:]])
+    return argv + ["--sweep", sweep, "--", *sys.argv[1:]]
+
+
+def spawns(sweep: str, function: Any, grid: Grid) -> Callable[[Dict[str, Any]], pool.Spawn]:
+    """Makes what starts processes that find this function as jobs do, and keep workers that call it."""
+    argv = _program(sweep, function, grid)
+
+    def of(asked: Dict[str, Any]) -> pool.Spawn:
+        def spawn(life: int, events: int, first: bool) -> int:
+            said = json.dumps(dict(asked, life=life, events=events, retry=asked["retry"] and first))
+            sys.stdout.flush()
+            process = subprocess.Popen(
+                argv, env=dict(os.environ, **{KEEP: said}), stdin=subprocess.DEVNULL, pass_fds=(life, events)
+            )
+            # The pool waits for it.
+            process.returncode = 0
+            return process.pid
+
+        return spawn
+
+    return of
+
+
+def keep(reach: pool.Reach) -> None:
+    """Is what `spawns` has started this process for; it does not return."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, pool.HELD)
+    asked = json.loads(os.environ.pop(KEEP))
+
+    def start(first: bool) -> Agent:
+        return Agent(asked["place"], asked["options"] + (["--retry"] if first and asked["retry"] else []), asked["quiet"])
+
+    pool.keep(asked["life"], asked["events"], start, reach, asked["tells"], set(mask))
 
 
 def _module(name: str) -> List[str]:
@@ -98,12 +149,15 @@ def _module(name: str) -> List[str]:
 
 def enter(path: str, grid: Grid, function: Callable[..., Any], plan: plans.Text, write: Callable[[str], None]) -> None:
     """Does what this process was started for, if that is something else than what its script says, and ends it."""
+    global _call
     asked = os.environ.get(SCRIPT)
     if asked is not None:
         _describe(json.loads(asked), path, grid, function, plan, write)
         raise SystemExit(0)
-    if os.environ.get(SERVE) is not None and os.environ.get(OF) == path:
-        raise SystemExit(serve(function, grid))
+    if _call is not None and os.environ.get(OF) == path:
+        call, _call = _call, None
+        call(function, grid)
+        raise SystemExit(0)
 
 
 def _describe(
@@ -119,12 +173,36 @@ def _describe(
         file.write(text)
 
 
-def serve(function: Callable[..., Any], grid: Grid) -> int:
+def reached(call: Callable[[Any, Grid], None]) -> None:
+    """From now on the script calls this where it reaches the sweep that this process was started for, and ends."""
+    global _call
+    _call = call
+
+
+def serve(reach: pool.Reach) -> int:
     """Is agents of the sweep that `hpcsweep` has started this process for: the exit code."""
-    asked = json.loads(os.environ.pop(SERVE))
-    options = asked["options"]  # type: List[str]
-    work = Work(function, grid, asked["sweep"], asked["processes"], options)
-    work.forks = asked.get("devices", False)
+    said = os.environ.pop(SERVE)
+    asked = json.loads(said)
+
+    def reach_here(call: Callable[[Any, Grid], None]) -> None:
+        def found(function: Any, grid: Grid) -> None:
+            del os.environ[SERVE]
+            call(function, grid)
+
+        # A script may want to know that a job has started it.
+        os.environ[SERVE] = said
+        reach(found)
+
+    processes, forks = asked["processes"], asked.get("devices", False)
+    if processes == 1 and not forks:
+        reach_here(lambda function, grid: sys.exit(_go(work_of(function, grid, asked["sweep"], 1, asked["options"]))))
+    # Each process is forked before it has what the function needs: threads of libraries do not survive a fork.
+    work = work_elsewhere(reach_here, asked["sweep"], processes, asked["options"])
+    work.forks = forks
+    return _go(work)
+
+
+def _go(work: Work) -> int:
     try:
         work.go()
     except SweepError as e:

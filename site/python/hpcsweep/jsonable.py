@@ -13,7 +13,7 @@ LEAST, GREATEST = -(2 ** 63), 2 ** 64 - 1
 def clean(value: Any, odd: List[str]) -> Any:
     """A value that `json.dumps` can write. Of what JSON cannot hold its text is taken; its types go to `odd`.
 
-    Arrays and tensors become lists, numbers of other libraries Python's, tuples lists, dataclasses and named
+    Arrays and tensors become lists, series of pandas with names dicts, numbers of other libraries Python's, tuples lists, dataclasses and named
     tuples dicts, paths text, keys of dicts text.
     """
     kind = type(value)
@@ -29,7 +29,7 @@ def clean(value: Any, odd: List[str]) -> Any:
         return [clean(each, odd) for each in value]
     if callable(getattr(value, "tolist", None)):
         try:
-            return clean(value.tolist(), odd)
+            return clean(plain(value), odd)
         except Exception:
             return _text(value, odd)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -41,6 +41,18 @@ def clean(value: Any, odd: List[str]) -> Any:
     if isinstance(value, os.PathLike):
         return str(value)
     return _text(value, odd)
+
+
+def plain(value: Any) -> Any:
+    """Values of numpy, torch or pandas as Python's; anything else as it is. A series with names of its own is a dict."""
+    if not callable(getattr(value, "tolist", None)):
+        return value
+    index = getattr(value, "index", None)
+    if not callable(getattr(value, "to_dict", None)) or type(index).__name__ == "RangeIndex":
+        return value.tolist()
+    names, values = index.tolist(), value.tolist()
+    # Two values of one name would be one.
+    return dict(zip(names, values)) if index.is_unique else [list(pair) for pair in zip(names, values)]
 
 
 def _key(key: Any) -> str:

@@ -2,6 +2,9 @@
 
 Each is a keeper and its worker, forked from it: the keeper has started the agent, and when the worker is
 killed it says so to the agent and forks another. Nothing is pickled but what was recorded, as JSON.
+
+A keeper is a fork of the process that wants the results, where a fork works. A fork of a process with threads of
+libraries would wait for them for ever: then the keeper is a new process, whose workers find the function as jobs do.
 """
 
 import json
@@ -10,10 +13,11 @@ import os
 import signal
 import sys
 import time
-import warnings
+import traceback
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .agent import Agent, Begun, ready
+from .grid import Grid
 from .program import SweepError
 from .record import Record
 from .runner import Interrupt, Renewal, Runner
@@ -30,15 +34,20 @@ JOINED = b'{"joined"'
 # The signals that end a process politely.
 ENDING = (signal.SIGTERM, signal.SIGUSR2, signal.SIGHUP)
 
-# Start starts an agent, the first one or a later one. Make makes a runner that reports ends.
+# So many workers in a row may end before they have found the function.
+LOST = 3
+# Start starts an agent, the first one or a later one.
 Start = Callable[[bool], Agent]
-Make = Callable[[Any], Runner]
+# Finds the function and the grid, and calls this with them; it may not return.
+Reach = Callable[[Callable[[Callable[..., Any], Grid], None]], None]
+# Starts a process that becomes a keeper of these pipes, of its life and its events; whether it is the first. Its number.
+Spawn = Callable[[int, int, bool], int]
 
 
 class Pool:
     """The processes, seen from the one that has forked them."""
 
-    def __init__(self, size: int, start: Start, make: Make, tells: bool):
+    def __init__(self, size: int, start: Start, reach: Reach, tells: bool, spawn: Optional[Spawn] = None):
         self._pipes = {}  # type: Dict[int, int]
         # Bytes read from each pipe after the last end of a line.
         self._rest = {}  # type: Dict[int, bytes]
@@ -49,7 +58,11 @@ class Pool:
         life, self._life = os.pipe()
         try:
             for number in range(size):
-                read = self._fork(life, lambda first, number=number: start(first and number == 0), make, tells)
+                if spawn is None:
+                    read = self._fork(life, lambda first, number=number: start(first and number == 0), reach, tells)
+                else:
+                    read, write = os.pipe()
+                    self._has(spawn(life, write, number == 0), read, write)
                 # One agent creates the queue, and only that one enqueues failed trials again.
                 if number == 0 and not self._has_joined(read):
                     break
@@ -59,17 +72,17 @@ class Pool:
         finally:
             os.close(life)
 
-    def _fork(self, life: int, start: Start, make: Make, tells: bool) -> int:
+    def _fork(self, life: int, start: Start, reach: Reach, tells: bool) -> int:
         read, write = os.pipe()
         pid, mask = fork()
         if pid == 0:
-            # A terminal's Ctrl-C is for us, who pass it on once; its input is for us too, its screen for all.
-            os.setpgid(0, 0)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             for end in (self._life, read, *self._pipes):
                 os.close(end)
-            child(lambda: _Keeper(life, write, start, make, tells).keep(mask))
+            keep(life, write, start, reach, tells, mask)
+        self._has(pid, read, write)
+        return read
+
+    def _has(self, pid: int, read: int, write: int) -> None:
         try:
             os.setpgid(pid, pid)
         except OSError:
@@ -77,7 +90,6 @@ class Pool:
             pass
         os.close(write)
         self._pipes[read], self._rest[read] = pid, b""
-        return read
 
     def _has_joined(self, read: int) -> bool:
         """Waits until the agent of a keeper has joined the sweep; `False` if it could not."""
@@ -157,19 +169,20 @@ def fork() -> Tuple[int, Set[int]]:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     pid = -1
     try:
-        pid = _fork()
+        pid = os.fork()
     finally:
         if pid != 0:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return pid, mask
 
 
-def _fork() -> int:
-    with warnings.catch_warnings():
-        # Threads of libraries stay behind: a caller that asks for processes knows that they are
-        # forks.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
+def keep(life: int, events: int, start: Start, reach: Reach, tells: bool, mask: Set[int]) -> None:
+    """Is a keeper in this process, and never returns. The signals of HELD are blocked; `mask` is the mask without them."""
+    # A terminal's Ctrl-C is for the process that wants us, which passes it on once; its input too, its screen is for all.
+    os.setpgid(0, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    child(lambda: _Keeper(life, events, start, reach, tells).keep(mask))
 
 
 def child(action: Callable[[], None]) -> None:
@@ -201,12 +214,13 @@ def _signal(pid: int, number: int) -> None:
 class _Keeper:
     """A process that starts an agent and keeps a worker for it."""
 
-    def __init__(self, life: int, events: int, start: Start, make: Make, tells: bool):
+    def __init__(self, life: int, events: int, start: Start, reach: Reach, tells: bool):
         self._life = life
         self._events = events
         self._start = start
+        self._reach = reach
         self._begun = Begun()
-        self._runner = make(self._tell if tells else None)
+        self._runner = Runner(self._tell if tells else None)
         self._runner.late = lambda trial: self._send({"late": trial})
         self._worker = 0
         self._agent = None  # type: Optional[Agent]
@@ -280,9 +294,11 @@ class _Keeper:
         if "agent" in hello:
             self._send({"joined": hello["agent"]})
         agent.hear_again(hello)
+        lost = 0
         while True:
             alive, held = os.pipe()
             result, said = os.pipe()
+            self._begun.is_ready = False
             self._worker, mask = fork()
             if self._worker == 0:
                 for end in (alive, result, self._life):
@@ -301,6 +317,13 @@ class _Keeper:
             if text:
                 agent.close()
                 return json.loads(text.decode())["end"]
+            if not self._begun.is_ready:
+                lost += 1
+                if self._told or self._is_to_end:
+                    return _decline(agent)
+                if lost == LOST:
+                    agent.close()
+                    raise SweepError("a process %s before it has found the function of the sweep" % _end_of(status))
             if self._told > 1 or not self._bury(agent, status):
                 agent.close()
                 return {"end": True, "reason": "", "signal": signal.SIGINT} if self._told else None
@@ -311,15 +334,31 @@ class _Keeper:
         # The agent may kill this process when it no longer waits for its answer. The keeper then
         # forks another.
         agent.say({"worker": os.getpid()})
-        with Interrupt() as interrupt:
-            interrupt.count = min(self._told, 1)
-            try:
-                last = self._runner.run(agent, interrupt)
-            except Renewal:
-                # The next process asks the agent again for the trial.
+
+        def call(function: Callable[..., Any], grid: Grid) -> None:
+            self._begun.is_ready = True
+            self._runner.has(function, grid)
+            with Interrupt() as interrupt:
+                interrupt.count = min(self._told, 1)
+                try:
+                    last = self._runner.run(agent, interrupt)
+                except Renewal:
+                    # The next process asks the agent again for the trial.
+                    return
+            _report(said, last)
+
+        try:
+            self._reach(call)
+        except (Exception, SystemExit) as e:
+            if self._begun.is_ready:
+                # The script ends where it has reached its sweep.
+                if not isinstance(e, SystemExit):
+                    raise
                 return
-        with os.fdopen(said, "wb") as file:
-            file.write(json.dumps({"end": last}).encode())
+            if not isinstance(e, SweepError):
+                traceback.print_exc()
+            words = str(e) if isinstance(e, SweepError) else "%s: %s" % (type(e).__name__, e)
+            _report(said, {"fault": "a process cannot find the function of the sweep: " + words})
 
     def _wait(self, alive: int) -> int:
         """Waits for the end of the worker, or of the process that wants it."""
@@ -373,6 +412,32 @@ class _Keeper:
             answer.update(error="it has ended its process with code %d" % code, exit_code=code or 1)
         self._runner.answered(line, answer, agent)
         agent.say(answer)
+
+
+def _report(said: int, last: Optional[Dict[str, Any]]) -> None:
+    with os.fdopen(said, "wb") as file:
+        file.write(json.dumps({"end": last}).encode())
+
+
+def _decline(agent: Agent) -> Optional[Dict[str, Any]]:
+    """Gives back what the agent has handed over, until it has left: its last line."""
+    agent.leave()
+    # Whatever a process has read of it, or said.
+    agent.ask_again()
+    line = agent.hear()
+    while line is not None and "end" not in line and "fault" not in line:
+        handed = line.get("again")
+        if handed is not None:
+            agent.say({"trial": handed["trial"], "attempt": handed["attempt"], "interrupted": True})
+        line = agent.hear()
+    agent.close()
+    return line
+
+
+def _end_of(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return "was killed by %s" % _name(os.WTERMSIG(status))
+    return "has ended with code %d" % os.WEXITSTATUS(status)
 
 
 def _name(number: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Set, Tuple
 
 from . import trial
 from .agent import Agent
-from .grid import Grid
+from .grid import Grid, Unknown
 from .jsonable import clean
 from .meter import Meter
 from .record import Metrics, Record, make
@@ -129,11 +129,11 @@ class Renewal(Exception):
 
 
 class Runner:
-    """Runs what agents hand over."""
+    """Runs what agents hand over, when it knows the function."""
 
-    def __init__(self, function: Callable[..., Any], grid: Grid, tell: Optional[Callable[[Record], None]]):
-        self._function = function
-        self._grid = grid
+    def __init__(self, tell: Optional[Callable[[Record], None]]):
+        self._function = None  # type: Optional[Callable[..., Any]]
+        self._grid = Unknown(False)  # type: Grid
         self._tell = tell
         # The trial whose answer the agent waits for, and the record that the agent has not
         # confirmed.
@@ -149,8 +149,13 @@ class Runner:
         # Told of trials that have ended of which nothing else is known here.
         self.late = None  # type: Optional[Callable[[int], None]]
 
+    def has(self, function: Callable[..., Any], grid: Grid) -> None:
+        """This is the function, with the grid of its process."""
+        self._function, self._grid = function, grid
+
     def run(self, agent: Agent, interrupt: Interrupt) -> Optional[Dict[str, Any]]:
         """Runs trials until the agent has left. Returns its last line, or None if it has gone without one."""
+        assert self._function is not None
         agent.hears_ends = self._tell is not None
         while True:
             line = agent.hear(interrupt.wake)
@@ -190,7 +195,7 @@ class Runner:
             interrupt.calling = True
             try:
                 args, kwargs = self._grid.arguments(meant)
-                value = self._function(*args, **kwargs)
+                value = self._function(*args, **kwargs)  # type: ignore[misc]
             finally:
                 interrupt.calling = False
                 seconds = time.perf_counter() - start

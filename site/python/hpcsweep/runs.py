@@ -8,10 +8,10 @@ import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
-from . import trial
+from . import guards, trial
 from .agent import Agent
-from .grid import Grid
-from .pool import AGENTS, Pool
+from .grid import Grid, Unknown
+from .pool import AGENTS, Pool, Reach, Spawn
 from .program import SweepError
 from .record import Record
 from .runner import Interrupt, Runner
@@ -25,10 +25,10 @@ class Stopped(SystemExit):
 
 
 class Work:
-    """What processes are to do: a function, for the trials of a plan, or of the folder of a sweep."""
+    """What processes are to do: a function that each of them reaches, for the trials of a plan, or of the folder of a sweep."""
 
-    def __init__(self, function: Callable[..., Any], grid: Grid, place: str, processes: int, options: Sequence[str]):
-        self.function = function
+    def __init__(self, reach: Reach, grid: Grid, place: str, processes: int, options: Sequence[str]):
+        self.reach = reach
         self.grid = grid
         self.place = place
         self.processes = processes
@@ -37,6 +37,8 @@ class Work:
         self.options = list(options)
         # Whether calls are made in forks also where there is one process, as trials name their devices.
         self.forks = False
+        # Makes what starts a process that finds the function by itself; None where each process is a fork.
+        self.spawns = None  # type: Optional[Callable[[Dict[str, Any]], Spawn]]
         # Whether trials have failed here.
         self.has_failed = False
         # Whether processes were killed whose agents have not reported their end.
@@ -58,12 +60,9 @@ class Work:
             options = self.options + (["--retry"] if retry and first else [])
             return Agent(self.place, options, self.quiet)
 
-        def make(tell: Any) -> Runner:
-            return Runner(self.function, self.grid, tell)
-
         tells = on_finish is not None or on_error is not None
         late = set()  # type: Set[int]
-        with _Callbacks(on_finish, on_error) as callbacks:
+        with guards.spawns_refused(), _Callbacks(on_finish, on_error) as callbacks:
 
             def tell(line: Dict[str, Any]) -> None:
                 if "late" in line:
@@ -72,11 +71,17 @@ class Work:
                     callbacks.put(Record(line, params=self.grid.meant(line["params"])))
 
             if self.processes == 1 and not self.forks:
+                runner = Runner(callbacks.put if tells else None)
+                self.reach(runner.has)
                 with Interrupt() as interrupt:
-                    ends = [_alone(make(callbacks.put if tells else None), start, interrupt)]
+                    ends = [_alone(runner, start, interrupt)]
             else:
+                spawn = None  # type: Optional[Spawn]
+                if self.spawns is not None:
+                    asked = {"place": self.place, "options": self.options, "quiet": self.quiet}
+                    spawn = self.spawns(dict(asked, retry=retry, tells=tells))
                 # Before there is a thread, or a handler of signals.
-                with Pool(self.processes, start, make, tells) as pool:
+                with Pool(self.processes, start, self.reach, tells, spawn) as pool:
                     with Interrupt((signal.SIGTERM, signal.SIGUSR2)) as interrupt:
                         ends = pool.run(tell, interrupt)
             self.has_failed = any(end is not None and end.get("failed") for end in ends)
@@ -87,6 +92,16 @@ class Work:
                 if tells and record.trial in late:
                     callbacks.put(record)
         return records
+
+
+def work_of(function: Callable[..., Any], grid: Grid, place: str, processes: int, options: Sequence[str]) -> Work:
+    """Work with a function that is here."""
+    return Work(lambda call: call(function, grid), grid, place, processes, options)
+
+
+def work_elsewhere(reach: Reach, place: str, processes: int, options: Sequence[str]) -> Work:
+    """Work with a function that each process finds by itself."""
+    return Work(reach, Unknown(False), place, processes, options)
 
 
 def _alone(runner: Runner, start: Callable[[bool], Agent], interrupt: Interrupt) -> Optional[Dict[str, Any]]:

@@ -11,7 +11,7 @@ import time
 from typing import Any, Callable, Iterable, List, Optional, Union
 
 from . import grid as grids
-from . import jobs, runner, runs
+from . import guards, jobs, runner, runs, threads
 from . import plan as plans
 from . import record as records
 from .program import SweepError, output_of
@@ -112,8 +112,10 @@ class Sweep:
         jobs.enter(self._path, grid, function, plan, self._write)
         self._check_devices(grid, processes)
         self._write(plan.toml(grid))
-        work = runs.Work(function, grid, self.plan, processes, [])
+        work = runs.work_of(function, grid, self.plan, processes, [])
         work.quiet = self._quiet
+        if processes > 1:
+            work.spawns = self._spawns(function, grid)
         while True:
             results = work.go(retry, on_finish, on_error, self.results)
             left = [record for record in results if record.state not in FINAL]
@@ -130,6 +132,20 @@ class Sweep:
             time.sleep(random.uniform(0.05, PAUSE))
             self._write(plan.toml(grid))
             retry = False
+
+    def _spawns(self, function: Any, grid: grids.Grid) -> Any:
+        """How processes are started where forks of this one would wait for its libraries' threads; None where they do not."""
+        names = threads.foreign()
+        if not names:
+            return None
+        try:
+            return jobs.spawns(self._path, function, grid)
+        except SweepError as e:
+            raise SweepError(
+                "processes=2 or more needs forks of this process, and they would wait for ever for threads that libraries "
+                "have started here (%s): call run() before what starts them, or with processes=1; %s"
+                % (", ".join(sorted(set(names))), e)
+            ) from None
 
     def submit(
         self,
@@ -169,6 +185,7 @@ class Sweep:
         self, function: Any, processes: int, attempts: int, gpus: int, gpu_share: int, on_failure: str
     ) -> Any:
         """Function, grid and plan, when all of it has been checked."""
+        guards.refuse_child()
         if self._grid is None:
             raise ValueError("what is to be run? call grid(...) or points(...) before run(...)")
         function = self._function if function is None else function

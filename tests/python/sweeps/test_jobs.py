@@ -91,6 +91,28 @@ print([r.value for r in positional.submit("local", model.fit).wait(60)])
         ran = self.run_script("-c", text + "print([r.value for r in sweep.submit('local', model.fit).wait(60)])")
         self.assertEqual(ran.out, "[2, 4]\n", str(ran))
 
+    def test_a_job_gets_the_values_that_were_listed(self):
+        """Also those of which the plan holds another: the job then runs the script again up to its sweep."""
+        self.write(
+            "fit.py",
+            """
+import hpcsweep
+
+def fit(x):
+    return repr(x)
+
+if __name__ == "__main__":
+    sweep = hpcsweep.Sweep("s", quiet=True).grid(x=[(1, 2), {"a": (3,)}, [4], 0.5, float("inf"), "nan"])
+    print([record.value for record in sweep.submit("local", fit, processes=2).wait(60)])
+""",
+        )
+        ran = self.run_script("fit.py")
+        self.assertEqual(ran.out, "['(1, 2)', \"{'a': (3,)}\", '[4]', '0.5', inf, \"'nan'\"]\n", str(ran))
+        self.write("model.py", "def fit(x):\n    return x\n")
+        prompt = "import hpcsweep, model\nhpcsweep.Sweep('n').grid(x=[1, (1, 2)]).submit('local', model.fit)\n"
+        ran = self.run_script("-c", "exec(%r)" % prompt)
+        self.assertIn("a job knows the values of the plan alone, which cannot hold (1, 2) as it is", ran.err)
+
     def test_what_fails(self):
         """A failed trial is a record; jobs that cannot begin are an error that names their log; so is a notebook."""
         self.write("fit.py", FIT.replace("x=[1, 2]", "x=[13, 2]"))
@@ -144,8 +166,8 @@ class Program(World):
         self.call("submit", "odd.py", "--local", "-j", "2", "--", "-v")
         values = [record["result"] for record in self.records("results/odd")]
         self.assertEqual(values, [[1, None], [1, "a"], [2, None], [2, "a"]])
-        # In the first, and in the job; neither comes to the line after the sweep.
-        self.assertEqual(self.lines("main")[4:], ["-v", "-v"])
+        # In the first, and in both processes of the job, which are forks from before it; none comes to the line after the sweep.
+        self.assertEqual(self.lines("main")[4:], ["-v", "-v", "-v"])
         self.assertFalse((self.folder / "after").exists())
         # The plan names what agents start, on whichever host they are started.
         self.call("submit", "results/odd.toml", "--local")

@@ -356,6 +356,43 @@ print([r.value for r in sweep.run(f, processes=int(sys.argv[3]))])
             said = self.together(grid % ("t%d" % number, first), grid % ("t%d" % number, second), 1)
             self.assertEqual(said, values)
 
+    SERIES = """
+import hpcsweep
+
+class Index(list):
+    tolist = list.copy
+    is_unique = property(lambda self: len(set(self)) == len(self))
+
+class RangeIndex(Index):
+    pass
+
+class Series:
+    # As that of pandas.
+    def __init__(self, values, index=None):
+        self.values, self.index = values, RangeIndex(range(len(values))) if index is None else Index(index)
+    def tolist(self): return self.values
+    def to_dict(self): return dict(zip(self.index, self.values))
+    def keys(self): return self.index
+    def __getitem__(self, name): return self.to_dict()[name]
+"""
+
+    def test_series_keep_their_names(self):
+        """As points, as results and as values of an axis."""
+        ran = self.python(
+            self.SERIES
+            + """
+sweep = hpcsweep.Sweep("s", quiet=True).points([Series([0.5, 1], ["lr", "n"]), Series([1.5, 2], ["lr", "n"])])
+print([record.value for record in sweep.run(lambda lr, n: Series([lr, n], ["a", "b"]))])
+print([record.metrics for record in hpcsweep.Sweep("s").results()])
+values = [Series([1], ["a"]), Series([1], ["b"]), Series([1, 2]), Series([1, 2], ["a", "a"])]
+print([record.value for record in hpcsweep.Sweep("t", quiet=True).grid(x=values).run(lambda x: x)])
+"""
+        )
+        self.assertEqual(
+            ran.out,
+            "[{'a': 0.5, 'b': 1}, {'a': 1.5, 'b': 2}]\n" * 2 + "[{'a': 1}, {'b': 1}, [1, 2], [['a', 1], ['a', 2]]]\n",
+        )
+
 
 if __name__ == "__main__":
     unittest.main()
