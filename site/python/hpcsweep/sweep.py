@@ -25,6 +25,8 @@ __all__ = ["Record", "Stopped", "Submission", "Sweep"]
 PAUSE = 0.5
 # Settings by which only the number of the devices counts that a point names.
 _COUNT = re.compile(r"\bgpu_ids\s*=\s*[\"']count[\"']")
+# Settings by which the plan has other trials than the grid has points.
+_OTHER_TRIALS = re.compile(r"^[ \t]*(\[\[?[ \t]*)?(sample|replicates|exclude)[ \t]*[].=]", re.MULTILINE)
 
 
 class Sweep:
@@ -53,6 +55,7 @@ class Sweep:
         self._quiet = quiet
         self._function = function
         self._grid = None  # type: Optional[grids.Grid]
+        self._has_other_trials = False
         # As `run` or `submit` has made it.
         self._plan = None  # type: Optional[plans.Text]
 
@@ -81,7 +84,8 @@ class Sweep:
         return self._has(grids.points(rows))
 
     def _has(self, grid: grids.Grid) -> "Sweep":
-        grid.has_defaults = "defaults" in self._settings
+        self._has_other_trials = _OTHER_TRIALS.search(self._settings) is not None
+        grid.has_defaults = "defaults" in self._settings or self._has_other_trials
         self._grid, self._plan = grid, None
         return self
 
@@ -221,6 +225,8 @@ class Sweep:
             # No process has begun the sweep.
             return [records.from_line(None, point) for point in self._grid.points()]
         lines = self._planned(self._grid)
+        if self._has_other_trials:
+            return [records.from_line(line, self._grid.meant(line["params"])) for line in lines]
         if len(lines) != len(list(self._grid.points())) or not all(
             map(self._grid.agrees, self._grid.wires(), lines)
         ):

@@ -537,6 +537,24 @@ class Here(World):
             with self.assertRaisesRegex(hpcsweep.SweepError, words):
                 sweep.run(abs_of)
 
+    def test_settings_that_make_other_trials_than_the_grid_has_points(self):
+        """The records are those of the plan's trials, with the values of the grid as they are meant."""
+        repeated = [({"x": x, "seed": seed}, [str(x), seed]) for seed in (1, 2) for x in [(1,), 2]]
+        for number, (settings, function, expected) in enumerate(
+            [
+                ("[replicates]\ncount = 2", lambda x, seed: [str(x), seed], repeated),
+                ("[[exclude]]\nx = 2", str, [({"x": (1,)}, "(1,)")]),
+                ("exclude = [{ x = 2 }]", str, [({"x": (1,)}, "(1,)")]),
+                ("sample.count = 1\nsample.parameters.k = { choice = [5] }", lambda x, k: k, [({"x": (1,), "k": 5}, 5), ({"x": 2, "k": 5}, 5)]),
+            ]
+        ):
+            called = function if function is not str else lambda x: str(x)
+            for processes in (1, 2):
+                sweep = hpcsweep.Sweep("results/%d" % number, settings=settings, quiet=True).grid(x=[(1,), 2])
+                records = sweep.run(called, processes=processes)
+                self.assertEqual([(record.params, record.value) for record in records], expected, settings)
+                self.assertEqual(sweep.results(), records)
+
     def test_another_folder(self):
         """A function may change the folder of the process."""
         records = self.sweep(x=[1, 2]).run(lambda x: os.chdir(tempfile.gettempdir()))
