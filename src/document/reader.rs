@@ -80,6 +80,12 @@ impl<'a> Reader<'a> {
 
     /// The document; what TOML itself refuses becomes faults.
     pub(crate) fn document(&mut self) -> Table<'a> {
+        if let Some((form, hint)) = syntax::other_form(self.text) {
+            let fault = self.fault_at(0, format!("this is {form}, not TOML")).hint(hint);
+            self.faults.push((1, fault));
+            self.broken.push(1..=u32::MAX);
+            return syntax::parse("").0.into_inner();
+        }
         let (table, slips) = syntax::parse(self.text);
         for slip in slips {
             let sentence = match slip.message.as_str() {

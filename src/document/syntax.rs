@@ -61,6 +61,27 @@ pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<Slip>) {
     (document, slips)
 }
 
+/// What a text is that was written in another form, and what its author can do: the parser would complain about each line.
+pub(super) fn other_form(text: &str) -> Option<(&'static str, &'static str)> {
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    if text.starts_with('{') {
+        let is_notebook = ["\"cells\"", "\"nbformat\""].iter().all(|word| text.contains(word));
+        return Some(match is_notebook {
+            true => ("a notebook", "give a plan, or a Python script that calls `hpcsweep.Sweep`"),
+            false => ("JSON", AS_TOML),
+        });
+    }
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let is_yaml = lines.clone().next().is_some_and(|line| {
+        let key = line.split_once(':').filter(|(_, rest)| rest.is_empty() || rest.starts_with(' '));
+        let is_name = |c: char| c.is_alphanumeric() || "_-. ".contains(c);
+        line.trim_end() == "---" || key.is_some_and(|(name, _)| name.chars().all(is_name))
+    });
+    (is_yaml && !lines.any(|line| line.starts_with('['))).then_some(("YAML", AS_TOML))
+}
+
+const AS_TOML: &str = "write `key = value` below the name of its table, `[table]`";
+
 fn hint(message: &str) -> Option<String> {
     let quote = match message {
         "invalid basic string, expected `\"`" => '"',

@@ -295,6 +295,27 @@ exit code 2
 }
 
 #[test]
+fn a_plan_in_another_form_is_one_error() {
+    let world = World::new();
+    let as_toml = "write `key = value` below the name of its table, `[table]`";
+    let as_script = "give a plan, or a Python script that calls `hpcsweep.Sweep`";
+    for (text, form, hint) in [
+        ("version: 1\nsweep:\n  name: a\n", "YAML", as_toml),
+        ("# a plan\n---\nsweep:\n  - a\n", "YAML", as_toml),
+        ("sweep: {name: a}\ngrid:\n  lr: [1, 2]\n", "YAML", as_toml),
+        ("{\n \"version\": 1\n}\n", "JSON", as_toml),
+        ("{\n \"cells\": [],\n \"nbformat\": 4\n}\n", "a notebook", as_script),
+    ] {
+        world.write("plan.toml", text);
+        let first = text.lines().next().unwrap_or_default();
+        let expected = format!(
+            "error: this is {form}, not TOML\n  plan.toml:1: {first}\nhint: {hint}\nexit code 2\n"
+        );
+        assert_eq!(world.run(&["plan", "plan.toml"]).whole(), expected);
+    }
+}
+
+#[test]
 fn a_string_that_is_not_closed_is_one_error_of_a_plan_and_of_a_profile() {
     let world = World::new();
     let check = |args: &[&str], place: &str| {
