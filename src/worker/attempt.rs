@@ -525,22 +525,12 @@ fn gather_and_prepare(
     if job.granted {
         granted::check(&job.resources, &gathered.ranks_by_node())?;
     }
-    let port = torch_port()?;
+    let port = prepare::torch_port()?;
     let addr = gathered.addr.to_string();
     let hosts = gathered.ranks_by_host();
     let own = job.rank.clone().placed(&hosts, &job.host);
     let prepared = prepare(job, number, &rank::torch_env(&own, &addr, port))?;
     Ok((prepared, Some(Down::Begin { attempt: number, addr, port, hosts })))
-}
-
-/// A free port for torch's rendezvous, outside the range from which the kernel hands out ports itself
-/// (such a port may be taken by any outgoing connection before torch binds it).
-fn torch_port() -> Result<u16> {
-    let range =
-        std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let mut bind = |port: u16| std::net::TcpListener::bind(("0.0.0.0", port)).is_ok();
-    rank::free_port_outside_ephemeral(&range, &mut bind, clock::noise())
-        .ok_or_else(|| Fault::machine("no free TCP port on this host").into())
 }
 
 /// The log of a run. A new run makes a new log; a later attempt of the run appends to it.

@@ -19,6 +19,7 @@ use crate::host::{Vars, access, clock, disk, gpus, process};
 use crate::plan::Notice;
 use crate::plan::value::variable_of;
 use crate::plan::{CommandTemplate, Params, Runtime, TrialNames, names_of};
+use crate::rank;
 use crate::tree::records::GpuUsage;
 use crate::tree::table::{Head, Row};
 use crate::tree::{Tree, code, terms};
@@ -219,6 +220,14 @@ pub(crate) fn prepare_in(
     for (name, value) in torch {
         set(name, value.clone());
     }
+    if torch.is_empty()
+        && let Ok(port) = torch_port()
+    {
+        // Where ranks meet that the program starts itself; torchrun reads the second, and would take 29500 in each trial.
+        for name in ["MASTER_PORT", "PET_MASTER_PORT"] {
+            set(name, port.to_string());
+        }
+    }
     if let Some(devices) = &devices {
         set("CUDA_VISIBLE_DEVICES", devices.clone());
     }
@@ -275,6 +284,18 @@ pub(crate) fn prepare_in(
         scratch,
         sync,
     })
+}
+
+/// A free port for torch's rendezvous, outside the range from which the kernel hands out ports itself
+/// (such a port may be taken by any outgoing connection before torch binds it).
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn torch_port() -> Result<u16> {
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let mut bind = |port: u16| std::net::TcpListener::bind(("0.0.0.0", port)).is_ok();
+    rank::free_port_outside_ephemeral(&range, &mut bind, clock::noise())
+        .ok_or_else(|| Fault::machine("no free TCP port on this host").into())
 }
 
 /// The words that start a set-up script, which becomes the command of its own accord: what it runs in the end is a program

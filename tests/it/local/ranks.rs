@@ -13,6 +13,22 @@ fn ranks(code: &str, n: u32, rest: &str) -> String {
 }
 
 #[test]
+fn ranks_that_a_trial_starts_itself_have_a_free_port_to_meet_at() {
+    let code =
+        "env | grep -E '^(RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|PET_MASTER_PORT)=' | sort >seen";
+    let world = World::new();
+    world.local(&shell(code, ""), &[]).ok();
+    let text = world.read("seen");
+    let port = text.strip_prefix("MASTER_PORT=").and_then(|rest| rest.lines().next()).unwrap();
+    assert_eq!(text, format!("MASTER_PORT={port}\nPET_MASTER_PORT={port}\n"));
+    std::net::TcpListener::bind(("0.0.0.0", port.parse().unwrap())).unwrap();
+    // What the plan says stays.
+    let world = World::new();
+    world.local(&shell(code, "env = { MASTER_PORT = \"29777\" }\n"), &[]).ok();
+    assert!(world.read("seen").starts_with("MASTER_PORT=29777\nPET_MASTER_PORT="));
+}
+
+#[test]
 fn ranks_see_the_variables_of_torchrun() {
     let world = World::new();
     let code = "env | grep -E '^(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT)=' \
