@@ -9,6 +9,7 @@ use std::path::Path;
 use nix::libc;
 use nix::unistd::Uid;
 
+use super::rename::rename;
 use super::{clock, disk};
 
 /// Seconds without a change after which a file that is written aside is left by a process that was killed.
@@ -107,7 +108,7 @@ impl Owner {
             .set_permissions(Permissions::from_mode(mode))
             .and_then(|()| with(&mut out))
             .and_then(|()| out.flush())
-            .and_then(|()| fs::rename(&aside, path));
+            .and_then(|()| rename(&file, &aside, path));
         if written.is_err() {
             let _ = fs::remove_file(&aside);
         }

@@ -13,6 +13,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 
 use super::access;
+use super::rename::rename;
 use crate::cause::Cause;
 use crate::fault::Fault;
 use crate::words;
@@ -441,8 +442,9 @@ pub(super) fn write_beside(
             File::options().write(true).create(true).truncate(true).mode(mode).open(aside)?;
         let mut out = io::BufWriter::with_capacity(1 << 16, file);
         write(&mut out)?;
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        fs::rename(aside, path)
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        rename(&file, aside, path)
     };
     attempt().map_err(|e| {
         let _ = fs::remove_file(aside);

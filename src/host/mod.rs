@@ -18,6 +18,7 @@ pub(crate) mod map;
 pub(crate) mod named;
 pub(crate) mod opening;
 pub mod process;
+pub(crate) mod rename;
 pub mod signal;
 pub mod threads;
 pub mod vars;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::walk::{self, Found};
-use crate::host::{clock, disk};
+use crate::host::{clock, disk, rename};
 use crate::tree::Tree;
 use crate::tree::code::{self, File};
 
@@ -43,7 +43,7 @@ pub(super) fn store(tree: &Tree, found: &Found, name: &str) -> Result<Outcome> {
         let result = fill(tree, found, &new, &mut stored).and_then(|changed| {
             if changed.is_none() {
                 code::write_manifest(tree, name, &found.manifest)?;
-                fs::rename(&new, &place).map_err(|e| disk::fault("rename", &new, &e))?;
+                rename(&new, &place)?;
             }
             Ok(changed)
         });
@@ -179,6 +179,12 @@ fn object(tree: &Tree, file: &File) -> PathBuf {
     code::folder(tree).join(format!("objects/{shard}/{}{ending}", file.hash))
 }
 
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    let moved = fs::File::open(from);
+    let renamed = moved.and_then(|moved| rename::rename(&moved, from, to));
+    Ok(renamed.map_err(|e| disk::fault("rename", from, &e))?)
+}
+
 /// Copies a file that must still have the content of the list, by way of the file `aside`; `false` if it does not.
 fn copy_checked(from: &Path, aside: &Path, object: &Path, file: &File) -> Result<bool> {
     let copied = || -> Result<bool> {
@@ -188,7 +194,7 @@ fn copy_checked(from: &Path, aside: &Path, object: &Path, file: &File) -> Result
         };
         let is_same = hash == file.hash;
         if is_same {
-            fs::rename(aside, object).map_err(|e| disk::fault("rename", aside, &e))?;
+            rename(aside, object)?;
         }
         Ok(is_same)
     };
