@@ -68,3 +68,21 @@ pub(crate) fn of(
         .map(|(_, x, y)| (x, y))
         .collect())
 }
+
+/// Ends curves of trials that are put together where the first of them ends: beyond it is only whoever is left. Returns how many were
+/// longer. Curves of which fewer than two places would be left stay as they are.
+pub(crate) fn end_together(curves: &mut [Vec<(f64, f64)>]) -> usize {
+    let last = |curve: &Vec<(f64, f64)>| curve.iter().map(|(x, _)| *x).max_by(f64::total_cmp);
+    let Some(end) = curves.iter().filter_map(last).min_by(f64::total_cmp) else { return 0 };
+    let first = curves.iter().flatten().map(|(x, _)| *x).min_by(f64::total_cmp);
+    if first.is_none_or(|first| first >= end) {
+        return 0;
+    }
+    let mut longer = 0;
+    for curve in curves {
+        let before = curve.len();
+        curve.retain(|(x, _)| *x <= end);
+        longer += usize::from(curve.len() < before);
+    }
+    longer
+}

@@ -53,12 +53,16 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
         None => "line",
     };
     let (legend, labels) = labels(wish, &grouped, &order);
-    let (mut lines, mut counts) = (Vec::new(), Vec::new());
+    let (mut lines, mut counts, mut cut) = (Vec::new(), Vec::new(), 0);
     for (rank, (at, label)) in order.iter().zip(labels).enumerate().take(MOST + BEHIND) {
         let rows = &grouped.observed[*at].rows;
-        let points = means(together(wish.sweeps, table, rows, along, name)?, wish.band);
+        let (all, longer) = together(wish.sweeps, table, rows, along, name)?;
+        // A trial may have logged a place twice.
+        let own: Vec<usize> = all.iter().map(|(_, values)| values.len().min(rows.len())).collect();
+        let points = means(all, wish.band);
         if points.len() > 1 {
-            counts.push(rows.len());
+            cut += usize::from(longer > 0);
+            counts.extend(own);
             let look = if rank < MOST { Look::Colour(rank) } else { Look::Behind };
             lines.push(Line { label, points, look });
         }
@@ -79,6 +83,14 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
     let mut caption =
         vec![means_words(&counts, wish.band, all().any(|point| point.ends.is_some()))];
     caption.extend(grouped.caption(table, true));
+    if cut > 0 {
+        let ended = if cut == 1 {
+            "ends where its first trial does"
+        } else {
+            "end where their first trial does"
+        };
+        caption.push(format!("{} {ended}: others went on", count(cut as u64, "line")));
+    }
     if order.len() > lines.len() {
         caption.push(format!("{} of {} settings are shown", lines.len(), order.len()));
     }
@@ -104,7 +116,11 @@ fn logged_once(name: &str) -> Fault {
     )
 }
 
-/// The values of a metric of some rows of a table at each place, in the order of places.
+/// A place along curves, and the values there.
+type Place = (f64, Vec<f64>);
+
+/// The values of a metric of some rows of a table at each place, in the order of places, up to where the first of the trials ends; and
+/// how many went on.
 ///
 /// # Errors
 /// When a record cannot be read.
@@ -114,17 +130,20 @@ fn together(
     rows: &[usize],
     along: &str,
     name: &str,
-) -> Result<Vec<(f64, Vec<f64>)>> {
-    let mut by_place: BTreeMap<i64, (f64, Vec<f64>)> = BTreeMap::new();
-    for row in rows.iter().map(|row| &table.rows[*row]) {
-        let points = points::of(&sweeps[row.source()], row.trial, along, name)?;
-        for (x, y) in
-            points.into_iter().filter(|(x, y)| has_place(*x) && (has_place(*y) || !y.is_finite()))
-        {
-            by_place.entry(ordered(x)).or_insert((x, Vec::new())).1.push(y);
-        }
+) -> Result<(Vec<Place>, usize)> {
+    let curve = |row: &usize| {
+        let row = &table.rows[*row];
+        let mut points = points::of(&sweeps[row.source()], row.trial, along, name)?;
+        points.retain(|(x, y)| has_place(*x) && (has_place(*y) || !y.is_finite()));
+        Ok(points)
+    };
+    let mut curves = rows.iter().map(curve).collect::<Result<Vec<_>>>()?;
+    let longer = points::end_together(&mut curves);
+    let mut by_place: BTreeMap<i64, Place> = BTreeMap::new();
+    for (x, y) in curves.into_iter().flatten() {
+        by_place.entry(ordered(x)).or_insert((x, Vec::new())).1.push(y);
     }
-    Ok(by_place.into_values().collect())
+    Ok((by_place.into_values().collect(), longer))
 }
 
 /// The rows of these of which [`mean_curve`] reads the records: of many, some that are drawn.
@@ -146,7 +165,7 @@ pub(crate) fn mean_curve(
     let Some(first) = rows.first().map(|row| &table.rows[*row]) else { return Ok(Vec::new()) };
     let along = points::along(&sweeps[first.source()], first.trial)?;
     let name = points::name(table, metric);
-    let all = together(sweeps, table, &rows, along, name)?;
+    let (all, _) = together(sweeps, table, &rows, along, name)?;
     Ok(all.iter().map(|(_, values)| stats::mean(values)).collect())
 }
 
@@ -215,7 +234,7 @@ fn labels(wish: &Wish, grouped: &Grouped, order: &[usize]) -> (Option<String>, V
 }
 
 /// Mean and what is around it at each place, at most [`POINTS`] of them, the first and the last included.
-fn means(all: Vec<(f64, Vec<f64>)>, band: Band) -> Vec<Point> {
+fn means(all: Vec<Place>, band: Band) -> Vec<Point> {
     let last = all.len().saturating_sub(1);
     let kept = last.min(POINTS - 1);
     let place = |i: usize| (i * last).checked_div(kept).unwrap_or(0);

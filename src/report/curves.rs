@@ -55,14 +55,13 @@ pub(super) fn of(
     let trials: HashSet<u64> = read.map(|row| table.rows[row].trial).collect();
     status.complete(&trials)?;
     let along = points::along(status, table.rows[first.rows[0]].trial)?;
-    let mut curves = Vec::new();
+    let (mut curves, mut cut) = (Vec::new(), 0);
     for setting in &best.drawn {
-        let mut all: Vec<(f64, f64)> = Vec::new();
         let rows = rows(setting);
-        for row in &rows {
-            all.extend(points::of(status, table.rows[*row].trial, along, name)?);
-        }
-        let points = together(all);
+        let of = |row: &usize| points::of(status, table.rows[*row].trial, along, name);
+        let mut all = rows.iter().map(of).collect::<Result<Vec<_>>>()?;
+        cut += usize::from(points::end_together(&mut all) > 0);
+        let points = together(all.concat());
         if points.len() > 1 {
             curves.push(Curve { label: setting.label.clone(), trials: rows.len(), points });
         }
@@ -71,13 +70,19 @@ pub(super) fn of(
         return Ok(None);
     }
     let firsts = best.drawn.len().min(BEST);
-    let note = (best.drawn.len() < best.settings).then(|| {
+    let few = (best.drawn.len() < best.settings).then(|| {
         format!(
             "{} of {} settings: the {firsts} best, and some that were drawn from the others.",
             best.drawn.len(),
             thousands(best.settings as u64),
         )
     });
+    let cut = (cut > 0).then(|| {
+        "Some trials went on after another one of their setting: a curve ends where the first does."
+            .to_owned()
+    });
+    let notes: Vec<String> = few.into_iter().chain(cut).collect();
+    let note = (!notes.is_empty()).then(|| notes.join(" "));
     let best = curves.len().min(firsts);
     Ok(Some(Curves { metric: name.to_owned(), x: along, note, best, settings: curves }))
 }
