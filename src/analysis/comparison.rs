@@ -17,8 +17,12 @@ pub(crate) struct Side {
 /// The numbers of one side.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sample {
-    /// The values of the metric.
+    /// The values of the metric that are compared: of each unit the mean of its trials.
     pub(crate) values: Vec<f64>,
+    /// How many trials are in these.
+    pub(crate) trials: usize,
+    /// How many trials with a number have no partner on the other side, and are not among them.
+    pub(crate) alone: usize,
     /// How many trials of the side have no number that counts, and why.
     pub(crate) left: Left,
 }
@@ -37,6 +41,8 @@ pub(crate) struct Cost {
 pub(crate) struct Comparison {
     /// The numbers of both.
     pub(crate) samples: [Sample; 2],
+    /// The column whose values are the units, such as the seed; `None` where each trial or pair is one.
+    pub(crate) unit: Option<usize>,
     /// The test of their difference, of pairs where at least two are common.
     pub(crate) test: Option<Test>,
     /// The probability by Wilcoxon's signed-rank test, of pairs.
@@ -48,50 +54,117 @@ pub(crate) struct Comparison {
 /// Columns that say what a trial cost.
 const COSTS: [&str; 3] = ["duration_s", "cpu_s", "peak_memory"];
 
-/// Compares two sides by the metric in a column. Trials that agree in the columns of `common` are pairs.
+/// Compares two sides by the metric in a column. Trials that agree in the columns of `common` are pairs. Trials of one seed have more in
+/// common than their parameters, so that the units are the values of `over`, what is averaged over: of each unit the means of its
+/// pairs count. Of several such columns the one counts whose units tell less. With none, each pair is a unit.
 pub(crate) fn compare(
     table: &Table,
     sides: &[Side; 2],
     metric: usize,
     common: &[usize],
+    over: &[usize],
 ) -> Comparison {
-    let mut samples = [Sample::default(), Sample::default()];
-    let mut keyed: [Vec<(String, f64)>; 2] = Default::default();
-    for ((side, sample), keyed) in sides.iter().zip(&mut samples).zip(&mut keyed) {
-        for row in side.rows.iter().map(|at| &table.rows[*at]) {
-            if let Some(value) = number(table, row, metric, &mut sample.left) {
-                sample.values.push(value);
-                keyed.push((key(table, row, common.iter().copied()), value));
-            }
-        }
+    let known = sides.each_ref().map(|side| Known::of(table, side, metric));
+    let all = table.rows.iter().filter_map(|row| table.cell(row, metric).number());
+    let resolution = stats::resolution(all);
+    let mut units: Vec<Option<usize>> =
+        over.iter().filter(|column| common.contains(column)).map(|column| Some(*column)).collect();
+    if units.is_empty() {
+        units.push(None);
     }
-    let pairs = pairs(&keyed);
-    let test =
-        stats::paired(&pairs).or_else(|| stats::welch(&samples[0].values, &samples[1].values));
-    let signed_rank = (pairs.len() > 1).then(|| stats::signed_rank(&pairs)).flatten();
+    let paired = units.iter().filter_map(|unit| {
+        let paired = paired(table, &known, common, *unit);
+        let test = stats::paired(&paired.pairs, resolution)?;
+        Some((*unit, paired, test))
+    });
     let costs = COSTS.iter().map(|name| cost(table, sides, name)).collect();
-    Comparison { samples, test, signed_rank, costs }
+    let [a, b] = known.each_ref().map(|known| known.left);
+    if let Some((unit, paired, test)) = paired.max_by(|a, b| a.2.p.total_cmp(&b.2.p)) {
+        let (first, second) = paired.pairs.iter().copied().unzip();
+        let sample = |side: usize, values, left| {
+            let trials = paired.trials[side];
+            Sample { values, trials, alone: known[side].values.len() - trials, left }
+        };
+        let samples = [sample(0, first, a), sample(1, second, b)];
+        let signed_rank = stats::signed_rank(&paired.pairs);
+        return Comparison { samples, unit, test: Some(test), signed_rank, costs };
+    }
+    let unit = units[0];
+    let samples = known.map(|known| {
+        let values = match unit {
+            Some(column) => means(known.values.iter().map(|(at, value)| {
+                (key(table, &table.rows[*at], std::iter::once(column)), *value)
+            })),
+            None => known.values.iter().map(|(_, value)| *value).collect(),
+        };
+        Sample { values, trials: known.values.len(), alone: 0, left: known.left }
+    });
+    let test = stats::welch(&samples[0].values, &samples[1].values, resolution);
+    Comparison { samples, unit, test, signed_rank: None, costs }
 }
 
-/// The means of trials that agree.
-fn pairs(keyed: &[Vec<(String, f64)>; 2]) -> Vec<(f64, f64)> {
-    let mut sums: HashMap<&str, [(f64, usize); 2]> = HashMap::new();
-    let mut order: Vec<&str> = Vec::new();
-    for (side, values) in keyed.iter().enumerate() {
-        for (key, value) in values {
-            let sums = sums.entry(key).or_insert_with(|| {
-                order.push(key);
-                Default::default()
+/// The rows of a side with a number.
+struct Known {
+    values: Vec<(usize, f64)>,
+    left: Left,
+}
+
+impl Known {
+    fn of(table: &Table, side: &Side, metric: usize) -> Self {
+        let (mut left, mut values) = (Left::default(), Vec::new());
+        for at in &side.rows {
+            let value = number(table, &table.rows[*at], metric, &mut left);
+            values.extend(value.map(|value| (*at, value)));
+        }
+        Self { values, left }
+    }
+}
+
+/// The numbers of two sides by units that both have.
+struct Paired {
+    /// Of each unit the means of its trials that have a partner.
+    pairs: Vec<(f64, f64)>,
+    /// How many trials these are, of each side.
+    trials: [usize; 2],
+}
+
+fn paired(table: &Table, known: &[Known; 2], common: &[usize], unit: Option<usize>) -> Paired {
+    let mut place: HashMap<String, usize> = HashMap::new();
+    // Of each key its unit, and of each side the numbers.
+    let mut keyed: Vec<(String, [Vec<f64>; 2])> = Vec::new();
+    for (side, known) in known.iter().enumerate() {
+        for (at, value) in &known.values {
+            let row = &table.rows[*at];
+            let own = key(table, row, common.iter().copied());
+            let place = *place.entry(own).or_insert_with_key(|own| {
+                let unit = unit.map(|column| key(table, row, std::iter::once(column)));
+                keyed.push((unit.unwrap_or_else(|| own.clone()), Default::default()));
+                keyed.len() - 1
             });
-            sums[side].0 += value;
-            sums[side].1 += 1;
+            keyed[place].1[side].push(*value);
         }
     }
-    let of = |key: &str| {
-        let [(a, n), (b, m)] = sums[key];
-        (n > 0 && m > 0).then(|| (a / n as f64, b / m as f64))
+    keyed.retain(|(_, sides)| sides.iter().all(|values| !values.is_empty()));
+    let trials = [0, 1].map(|side| keyed.iter().map(|(_, sides)| sides[side].len()).sum());
+    let of = |side: usize| {
+        let mean = |sides: &[Vec<f64>; 2]| stats::mean(&sides[side]);
+        means(keyed.iter().map(|(unit, sides)| (unit.clone(), mean(sides))))
     };
-    order.into_iter().filter_map(of).collect()
+    Paired { pairs: of(0).into_iter().zip(of(1)).collect(), trials }
+}
+
+/// The means of numbers with equal words, in the order of the first of each.
+fn means(all: impl Iterator<Item = (String, f64)>) -> Vec<f64> {
+    let mut place: HashMap<String, usize> = HashMap::new();
+    let mut groups: Vec<Vec<f64>> = Vec::new();
+    for (word, value) in all {
+        let place = *place.entry(word).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[place].push(value);
+    }
+    groups.iter().map(|group| stats::mean(group)).collect()
 }
 
 fn cost(table: &Table, sides: &[Side; 2], name: &'static str) -> Cost {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
+use super::ranking::SIGNIFICANT;
 use super::settings::{Left, Settings, key, number};
 use crate::collect::{Cell, Goal, Table};
 use crate::fault::Fault;
@@ -43,10 +44,14 @@ pub(crate) struct Level {
     pub(crate) words: String,
     /// The mean of the metric over all values of the other axes.
     pub(crate) mean: f64,
-    /// Its 95 % interval, where something tells it.
+    /// Its 95 % interval in a grid, where something tells it; else the middle 95 % of the trees, which is none.
     pub(crate) interval: Option<Interval>,
-    /// How many trials it has.
+    /// How many trials with a number it has.
     pub(crate) trials: usize,
+    /// How many of its trials failed or gave no number.
+    pub(crate) failed: usize,
+    /// Whether they fail more often than those of other values: the mean is one of the trials that were spared.
+    pub(crate) is_spared: bool,
 }
 
 /// An axis and its values.
@@ -56,8 +61,16 @@ pub(crate) struct Axis {
     pub(crate) column: usize,
     /// Its values, numbers in ascending order.
     pub(crate) levels: Vec<Level>,
-    /// The best of them.
+    /// The best of them, of those whose trials do not fail more often than those of others.
     pub(crate) best: usize,
+}
+
+impl Effects {
+    /// Whether anything shows that an axis has an effect: a test at 5 % in a grid; of a forest, that it explains anything.
+    pub(crate) fn is_shown(&self, axis: usize) -> bool {
+        let own = self.terms.iter().find(|term| term.axes == [axis]);
+        own.is_some_and(|term| term.share > 0.0 && term.p.is_none_or(|p| p < SIGNIFICANT))
+    }
 }
 
 /// How much of a metric's variance each axis and each pair of axes explains.
@@ -89,9 +102,11 @@ pub(crate) fn effects(
     metric: usize,
     goal: Goal,
 ) -> Result<Effects> {
-    let (mut left, mut rows) = (Left::default(), Vec::new());
+    let (mut left, mut rows, mut failed) = (Left::default(), Vec::new(), Vec::new());
     for at in settings.list.iter().flat_map(|setting| &setting.rows) {
+        let before = left.bad();
         rows.extend(number(table, &table.rows[*at], metric, &mut left).map(|y| (*at, y)));
+        failed.extend((left.bad() > before).then_some(*at));
     }
     let all = rows.len();
     rows.retain(|(_, y)| y.is_finite());
@@ -131,7 +146,14 @@ pub(crate) fn effects(
     };
     terms.sort_by(|a, b| b.share.total_cmp(&a.share));
     let axes = axes.into_iter().zip(marginals);
-    let axes = axes.map(|((column, axis), means)| axis.with_means(column, means, goal)).collect();
+    let with_means = |((column, axis), means): ((usize, Divided), Vec<_>)| {
+        let cells = |rows: &[usize]| -> Vec<Cell<'_>> {
+            rows.iter().map(|at| table.cell(&table.rows[*at], column)).collect()
+        };
+        let failed = axis.failed(&cells(&rows), &cells(&failed));
+        axis.with_means(column, means, &failed, goal)
+    };
+    let axes = axes.map(with_means).collect();
     Ok(Effects { method, axes, terms, trials: rows.len(), left, infinite, unclear })
 }
 
@@ -231,17 +253,54 @@ struct Divided {
 }
 
 impl Divided {
+    /// How many of some further cells have each level; `known` are the cells of the levels. A number between levels is of the one below.
+    fn failed(&self, known: &[Cell<'_>], further: &[Cell<'_>]) -> Vec<usize> {
+        let mut failed = vec![0; self.words.len()];
+        let exact: HashMap<String, usize> =
+            known.iter().zip(&self.levels).map(|(cell, level)| (cell.json(), *level)).collect();
+        let mut ordered: Vec<(f64, usize)> = known
+            .iter()
+            .zip(&self.levels)
+            .filter_map(|(cell, level)| Some((cell.as_f64()?, *level)))
+            .collect();
+        ordered.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for cell in further {
+            let below = |x: f64| {
+                let place = ordered.partition_point(|(own, _)| *own <= x);
+                ordered.get(place.saturating_sub(1)).map(|(_, level)| *level)
+            };
+            let near = || cell.as_f64().filter(|_| self.is_range).and_then(below);
+            if let Some(level) = exact.get(&cell.json()).copied().or_else(near) {
+                failed[level] += 1;
+            }
+        }
+        failed
+    }
+
     /// The axis of this column, with the mean of the metric at each level.
-    fn with_means(self, column: usize, means: Vec<(f64, Option<Interval>)>, goal: Goal) -> Axis {
+    fn with_means(
+        self,
+        column: usize,
+        means: Vec<(f64, Option<Interval>)>,
+        failed: &[usize],
+        goal: Goal,
+    ) -> Axis {
         let mut trials = vec![0; self.words.len()];
         self.levels.iter().for_each(|level| trials[*level] += 1);
-        let all = self.words.into_iter().zip(means).zip(trials);
-        let levels: Vec<Level> = all
-            .map(|((words, (mean, interval)), trials)| Level { words, mean, interval, trials })
-            .collect();
-        let better = |a: &(usize, &Level), b: &(usize, &Level)| match goal {
-            Goal::Min => a.1.mean.total_cmp(&b.1.mean),
-            Goal::Max => b.1.mean.total_cmp(&a.1.mean),
+        let (all_failed, all) = (failed.iter().sum(), self.levels.len());
+        let all = all + all_failed;
+        let level = |(at, (words, (mean, interval))): (usize, (String, (f64, _)))| {
+            let (trials, failed) = (trials[at], failed[at]);
+            let p = stats::at_least(failed, trials + failed, all_failed, all);
+            Level { words, mean, interval, trials, failed, is_spared: p < SIGNIFICANT }
+        };
+        let levels: Vec<Level> = self.words.into_iter().zip(means).enumerate().map(level).collect();
+        let better = |a: &(usize, &Level), b: &(usize, &Level)| {
+            let by_mean = match goal {
+                Goal::Min => a.1.mean.total_cmp(&b.1.mean),
+                Goal::Max => b.1.mean.total_cmp(&a.1.mean),
+            };
+            a.1.is_spared.cmp(&b.1.is_spared).then(by_mean)
         };
         let best = levels.iter().enumerate().min_by(better).map_or(0, |(at, _)| at);
         Axis { column, levels, best }

@@ -14,7 +14,7 @@ pub(crate) use effects::{Effects, Level, Method, effects};
 pub(crate) use pareto::{Member, Pareto, pareto};
 pub(crate) use ranking::{Place, Ranked, Ranking, SIGNIFICANT, Statistic, rank};
 pub(crate) use settings::{
-    DEVICES, Left, Observed, Over, Setting, Settings, Why, are_alike, in_words,
+    DEVICES, Left, Observed, Over, Setting, Settings, Why, are_alike, in_words, number,
 };
 
 use anyhow::Result;

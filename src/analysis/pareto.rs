@@ -26,7 +26,7 @@ pub(crate) struct Pareto {
     pub(crate) left: Left,
 }
 
-/// Compares settings by the metrics in some columns. One with NaN, or with a single number where others have several, is not
+/// Compares settings by the metrics in some columns. One with trials that failed or gave no number, or with a single number where others have several, is not
 /// compared.
 pub(crate) fn pareto(
     table: &Table,
@@ -43,7 +43,9 @@ pub(crate) fn pareto(
     all.iter().for_each(|one| left.add(one.observed[0].left));
     let has_several = all.iter().flat_map(|one| &one.observed).any(|one| one.values.len() > 1);
     let least = if has_several { 2 } else { 1 };
-    all.retain(|one| one.observed.iter().all(|own| own.values.len() >= least && own.left.nan == 0));
+    all.retain(|one| {
+        one.observed.iter().all(|own| own.values.len() >= least && own.left.bad() == 0)
+    });
     let point = |one: &Member| -> Vec<f64> {
         one.observed.iter().map(|own| statistic.of(&own.values).0).collect()
     };

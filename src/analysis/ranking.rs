@@ -42,8 +42,8 @@ pub(crate) enum Place {
     Ranked,
     /// It has one number where others have several: that may be luck.
     Alone,
-    /// For some of its trials the metric is not a number.
-    Nan,
+    /// Some of its trials failed or gave no number: the mean is one of those that were spared.
+    Failed,
 }
 
 /// A setting with its numbers.
@@ -57,8 +57,8 @@ pub(crate) struct Ranked {
     pub(crate) value: f64,
     /// Whether it is compared.
     pub(crate) place: Place,
-    /// The probability of its difference from the best one if there is none in truth, corrected for the number of comparisons
-    /// (Holm); `None` for the best, and where too few numbers are known.
+    /// The probability of its difference from the best one if there is none in truth, corrected for the choice of the best
+    /// among all (Bonferroni, over each two); `None` for the best, and where too few numbers are known.
     pub(crate) p: Option<f64>,
 }
 
@@ -87,8 +87,8 @@ impl Ranking {
     }
 }
 
-/// Puts settings in order by the metric in a column. A setting with NaN comes after those without, and one with a single
-/// number after those with several. Where settings lack some trials of others, such as seeds that failed, the first is the one
+/// Puts settings in order by the metric in a column. A setting with trials that failed or gave no number comes after those without, by
+/// the part of its trials that did, and one with a single number after those with several. Where settings lack some trials of others, such as seeds that have not run, the first is the one
 /// that no other beats by the trials that both have, or else the fewest. Differences from the best are tested by Student's t
 /// of pairs that agree in what is averaged over, else by Welch's.
 pub(crate) fn rank(
@@ -103,13 +103,13 @@ pub(crate) fn rank(
     for (at, setting) in settings.list.iter().enumerate() {
         let observed = settings.observe(table, setting, metric);
         left.add(observed.left);
-        if observed.values.is_empty() && observed.left.nan == 0 {
+        if observed.values.is_empty() {
             empty += 1;
             continue;
         }
         let (value, _) = statistic.of(&observed.values);
-        let is_nan = observed.left.nan > 0 || value.is_nan();
-        let place = if is_nan { Place::Nan } else { Place::Ranked };
+        let is_whole = observed.left.bad() == 0 && !value.is_nan();
+        let place = if is_whole { Place::Ranked } else { Place::Failed };
         ranked.push(Ranked { setting: at, observed, value, place, p: None });
     }
     let has_several = ranked.iter().any(|ranked| ranked.observed.values.len() > 1);
@@ -121,16 +121,19 @@ pub(crate) fn rank(
             Goal::Min => a.value.total_cmp(&b.value),
             Goal::Max => b.value.total_cmp(&a.value),
         };
-        a.place.cmp(&b.place).then(by_value)
+        let failed = |one: &Ranked| one.observed.part_failed();
+        a.place.cmp(&b.place).then(failed(a).total_cmp(&failed(b))).then(by_value)
     });
     let is_uneven = raise_best(&mut ranked, goal, statistic);
     let mut is_paired = true;
+    let all = ranked.iter().flat_map(|one| one.observed.values.iter().copied());
+    let resolution = stats::resolution(all);
     if let Some((best, others)) = ranked.split_first_mut() {
         let mut tested: Vec<(usize, f64)> = Vec::new();
         for (at, other) in others.iter().enumerate().filter(|(_, one)| one.place == Place::Ranked) {
             let pairs = best.observed.paired_with(&other.observed);
-            let test = stats::paired(&pairs).or_else(|| {
-                let test = stats::welch(&best.observed.values, &other.observed.values)?;
+            let test = stats::paired(&pairs, resolution).or_else(|| {
+                let test = stats::welch(&best.observed.values, &other.observed.values, resolution)?;
                 is_paired = false;
                 Some(test)
             });
@@ -142,7 +145,7 @@ pub(crate) fn rank(
             tested.extend(test.map(p).filter(|p| !p.is_nan()).map(|p| (at, p)));
         }
         let ps: Vec<f64> = tested.iter().map(|(_, p)| *p).collect();
-        for ((at, _), p) in tested.iter().zip(stats::holm(&ps)) {
+        for ((at, _), p) in tested.iter().zip(stats::of_chosen(&ps, ps.len() + 1)) {
             others[*at].p = Some(p);
         }
     }

@@ -87,8 +87,10 @@ pub(crate) struct Settings {
 /// Trials of a setting without a number that counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// They failed, or ended in another way than well.
+    /// They failed, or took longer than their walltime.
     pub(crate) failed: usize,
+    /// They were stopped or kept from running by something else than their program: cancelled, interrupted, lost.
+    pub(crate) stopped: usize,
     /// They have not ended.
     pub(crate) open: usize,
     /// They ended well, without a number for the metric.
@@ -101,9 +103,29 @@ impl Left {
     /// Adds the counts of `other` to these.
     pub(crate) fn add(&mut self, other: Self) {
         self.failed += other.failed;
+        self.stopped += other.stopped;
         self.open += other.open;
         self.without += other.without;
         self.nan += other.nan;
+    }
+
+    /// Trials that ran and gave no number: they failed, ended without one, or with NaN. It is the setting that makes them do so, as far as
+    /// anybody knows, and a mean of the others would be one of the lucky.
+    pub(crate) fn bad(self) -> usize {
+        self.failed + self.without + self.nan
+    }
+
+    /// The counts with their words, without those that are 0.
+    pub(crate) fn words(self) -> Vec<String> {
+        let parts = [
+            (self.failed, "failed"),
+            (self.stopped, "stopped"),
+            (self.open, "not ended"),
+            (self.without, "without a number"),
+            (self.nan, "not a number"),
+        ];
+        let some = parts.into_iter().filter(|(n, _)| *n > 0);
+        some.map(|(n, what)| format!("{} {what}", words::thousands(n as u64))).collect()
     }
 }
 
@@ -222,6 +244,18 @@ impl Settings {
 }
 
 impl Observed {
+    /// How many of its trials that ended gave no number: `3/10`; `None` if all did.
+    pub(crate) fn failed(&self) -> Option<String> {
+        let bad = self.left.bad();
+        (bad > 0).then(|| format!("{bad}/{}", bad + self.values.len()))
+    }
+
+    /// The part of its trials that ended which gave no number.
+    pub(crate) fn part_failed(&self) -> f64 {
+        let bad = self.left.bad() as f64;
+        bad / (bad + self.values.len() as f64).max(1.0)
+    }
+
     /// The numbers of trials that agree in what is averaged over: of each pair, ours and the other's. Where several trials of
     /// a setting agree, their mean counts.
     pub(crate) fn paired_with(&self, other: &Self) -> Vec<(f64, f64)> {
@@ -280,16 +314,14 @@ pub(super) fn key(table: &Table, row: &Trial, columns: impl Iterator<Item = usiz
 }
 
 /// The number of a trial that ended well; any other is counted.
-pub(super) fn number(table: &Table, row: &Trial, metric: usize, left: &mut Left) -> Option<f64> {
+pub(crate) fn number(table: &Table, row: &Trial, metric: usize, left: &mut Left) -> Option<f64> {
     match (table.state(row), table.cell(row, metric).number()) {
         ("done", Some(value)) if value.is_nan() => left.nan += 1,
         ("done", Some(value)) => return Some(value),
         ("done", None) => left.without += 1,
         ("dropped", _) => {}
-        (
-            "failed" | "timeout" | "interrupted" | "cancelled" | "skipped" | "lost" | "doubtful",
-            _,
-        ) => left.failed += 1,
+        ("failed" | "timeout", _) => left.failed += 1,
+        ("interrupted" | "cancelled" | "skipped" | "lost" | "doubtful", _) => left.stopped += 1,
         _ => left.open += 1,
     }
     None

@@ -176,8 +176,39 @@ fn trials(
     }
     let rows: Vec<&[usize]> = shown.iter().map(std::slice::from_ref).collect();
     let curves = curves.column(table, metric, &rows)?;
-    context.out.page(&best_text(table, settings, (shown, curves), metric)?);
+    let mut text = best_text(table, settings, (shown, curves), metric)?;
+    text.push_str(&left_out_text(table, (metric, table.metric(metric)?), function));
+    if ranked.len() > 1 && args.repeats.by != ["trial"] {
+        text.push_str(&format!(
+            "the best of {}, each run once: no interval and no test without repetitions (`[replicates]` in the plan)\n",
+            count(ranked.len() as u64, "trial")
+        ));
+    }
+    context.out.page(&text);
     Ok(code)
+}
+
+/// Single trials that are not ranked, and why; of those whose value is no number, which they are.
+fn left_out_text(table: &Table, (metric, column): (&str, usize), function: Option<&str>) -> String {
+    let (mut left, mut values) = (Left::default(), Vec::new());
+    for row in table.rows.iter().filter(|row| table.is_meant(row, function)) {
+        let before = left;
+        analysis::number(table, row, column, &mut left);
+        let cell = table.cell(row, column);
+        if !cell.is_null() && (left.without, left.nan) != (before.without, before.nan) {
+            values.push(format!(
+                "{metric} = {} in trial {}",
+                words::short(&cell.json(), 40),
+                row.trial
+            ));
+        }
+    }
+    let more = values.len().saturating_sub(MOST_NAMED);
+    values.truncate(MOST_NAMED);
+    values.extend((more > 0).then(|| format!("{more} more")));
+    let named = if values.is_empty() { String::new() } else { format!(" ({})", values.join(", ")) };
+    let said = left_text(left);
+    said.strip_suffix('\n').map_or_else(String::new, |said| format!("{said}{named}\n"))
 }
 
 /// The settings that no other beats in all metrics.
@@ -243,7 +274,7 @@ fn pareto_text(table: &Table, settings: &Settings, pareto: &Pareto, args: &Args)
         let numbers = if pareto.least > 1 { "two numbers" } else { "a number" };
         let settings = count(without as u64, "setting");
         out.push_str(&format!(
-            "left out: {settings} without {numbers} for each metric, or with NaN\n"
+            "left out: {settings} without {numbers} for each metric, or with trials that failed or gave none\n"
         ));
     }
     out.push_str(&left_text(pareto.left));
@@ -339,18 +370,20 @@ pub(super) fn over_text(table: &Table, settings: &Settings) -> String {
 
 /// What of trials does not count: `left out: 2 failed, 1 not ended`.
 pub(super) fn left_text(left: Left) -> String {
-    let parts = [
-        (left.failed, "failed"),
-        (left.open, "not ended"),
-        (left.without, "without a number"),
-        (left.nan, "not a number"),
-    ];
-    let said: Vec<String> = parts
-        .iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, what)| format!("{} {what}", words::thousands(*n as u64)))
-        .collect();
+    let said = left.words();
     if said.is_empty() { String::new() } else { format!("left out: {}\n", said.join(", ")) }
+}
+
+/// The first line where settings have trials that failed or gave no number: `failed` are their names, each with how many.
+pub(super) fn failed_text(failed: &[(String, String)], what: &str) -> String {
+    if failed.is_empty() {
+        return String::new();
+    }
+    let named = failed.iter().take(MOST_NAMED).map(|(name, part)| format!("{name} ({part})"));
+    let named: Vec<String> = named.collect();
+    let more = failed.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("warning: trials failed or gave no number, {what}: {}{more}\n", named.join(", "))
 }
 
 /// Most settings that are named in one sentence.
@@ -371,7 +404,10 @@ fn settings_text(
     head.push(headed(metric, args.statistic));
     head.push("95 % interval".to_owned());
     head.extend(has_bootstrap.then(|| "bootstrap".to_owned()));
-    head.extend(["sd", "n", "p"].map(str::to_owned));
+    head.extend(["sd", "n"].map(str::to_owned));
+    let has_failed = shown.iter().any(|one| one.observed.failed().is_some());
+    head.extend(has_failed.then(|| "failed".to_owned()));
+    head.push("p".to_owned());
     head.extend(curves.as_ref().map(|_| "curve".to_owned()));
     head.push("trials".to_owned());
     let rows: Vec<Vec<String>> = shown
@@ -380,24 +416,27 @@ fn settings_text(
         .map(|(place, one)| {
             let values = &one.observed.values;
             let (value, interval) = args.statistic.of(values);
+            // Of the trials that were spared, nothing tells how far the others are.
+            let is_whole = one.place != Place::Failed;
+            let interval = interval.filter(|_| is_whole);
             let half = interval.map_or(0.0, |[low, high]| (high - low) / 2.0);
             let mut cells = setting_cells(settings, one.setting, &varied);
-            cells.push(match one.place {
-                Place::Nan => "nan".to_owned(),
-                _ => within(value, half),
-            });
+            cells.push(within(value, half));
             cells.push(ends(interval));
-            cells.extend(has_bootstrap.then(|| ends(stats::bootstrap(values))));
+            let bootstrap = || ends(stats::bootstrap(values).filter(|_| is_whole));
+            cells.extend(has_bootstrap.then(bootstrap));
             let sd = stats::sd(values);
             cells.push(if sd.is_nan() { String::new() } else { words::figures(sd, 3) });
             cells.push(values.len().to_string());
+            cells.extend(has_failed.then(|| one.observed.failed().unwrap_or_default()));
             cells.push(one.p.map_or_else(String::new, |p| words::figures(p, 2)));
             cells.extend(curves.as_ref().map(|curves| curves[place].clone()));
             cells.push(trials_text(table, &one.observed.rows));
             cells
         })
         .collect();
-    let mut out = aligned(&head, &rows);
+    let mut out = warning(table, settings, ranking);
+    out.push_str(&aligned(&head, &rows));
     out.push_str(&over_text(table, settings));
     if ranking.is_uneven {
         out.push_str(
@@ -405,15 +444,12 @@ fn settings_text(
         );
     }
     out.push_str(&ties_text(table, settings, ranking));
+    out.push_str(&chosen_text(table, settings, ranking, args.statistic));
     out.push_str(&left_text(ranking.left));
-    for (place, why) in [
-        (Place::Alone, "with one number, where others have several"),
-        (Place::Nan, "with trials whose metric is not a number"),
-    ] {
-        let n = ranking.ranked.iter().filter(|one| one.place == place).count() as u64;
-        if n > 0 {
-            out.push_str(&format!("ranked last: {} {why}\n", count(n, "setting")));
-        }
+    let alone = ranking.ranked.iter().filter(|one| one.place == Place::Alone).count() as u64;
+    if alone > 0 {
+        let alone = count(alone, "setting");
+        out.push_str(&format!("ranked last: {alone} with one number, where others have several\n"));
     }
     if ranking.empty > 0 {
         let none = count(ranking.empty as u64, "setting");
@@ -430,13 +466,80 @@ fn settings_text(
     out
 }
 
+/// Which settings have trials that failed or gave no number.
+fn warning(table: &Table, settings: &Settings, ranking: &Ranking) -> String {
+    let failed: Vec<(String, String)> = ranking
+        .ranked
+        .iter()
+        .filter_map(|one| {
+            let name = settings.list[one.setting].words(table, settings);
+            Some((name, one.observed.failed()?))
+        })
+        .collect();
+    let what = match failed.len() == ranking.ranked.len() {
+        true => "in each setting, and those with the fewest are first",
+        false => "and these settings are ranked last",
+    };
+    failed_text(&failed, what)
+}
+
+/// That the best one was chosen by the numbers that its interval is made of, and what tells more.
+fn chosen_text(
+    table: &Table,
+    settings: &Settings,
+    ranking: &Ranking,
+    statistic: Statistic,
+) -> String {
+    let among = ranking.ranked.iter().filter(|one| one.place == Place::Ranked).count() as u64;
+    let (Some(best), true) = (ranking.ranked.first(), among > 1) else { return String::new() };
+    let tied = std::iter::once(best).chain(ranking.ties());
+    let tied: Vec<String> =
+        tied.filter_map(|one| condition(table, settings, one.setting)).collect();
+    let is_short = tied.len() == ranking.ties().count() + 1 && tied.len() <= MOST_NAMED;
+    let only = match (is_short, tied.as_slice()) {
+        (true, [one]) => format!(" --where {}", words::sh_quote(one)),
+        (true, several) => {
+            let each: Vec<String> = several.iter().map(|one| format!("({one})")).collect();
+            format!(" --where {}", words::sh_quote(&each.join(" or ")))
+        }
+        (false, _) => String::new(),
+    };
+    let interval = match statistic.of(&best.observed.values).1 {
+        Some(_) => ", and its interval holds the truth in fewer than 95 % of such cases",
+        None => "",
+    };
+    format!(
+        "the best of {} was chosen by these numbers: it looks better than it is{interval}. New seeds tell: raise `count` of \
+         `[replicates]`, then `hpcsweep submit PLAN{only}`\n",
+        count(among, "setting")
+    )
+}
+
+/// The condition of `--where` that holds for a setting; `None` where names or values have no place in one.
+fn condition(table: &Table, settings: &Settings, setting: usize) -> Option<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let parts: Option<Vec<String>> = varied(settings)
+        .into_iter()
+        .map(|column| {
+            let name = &table.columns[column];
+            let value = settings.list[setting].values.iter().find(|(own, _)| *own == column)?;
+            let is_plain = value.1.is_number() || value.1.is_string();
+            let is_known = column >= table.first_parameter && name.chars().all(is_name);
+            (is_plain && is_known).then(|| format!("{name} == {}", value.1))
+        })
+        .collect();
+    parts.filter(|parts| !parts.is_empty()).map(|parts| parts.join(" and "))
+}
+
 /// Which settings cannot be told from the best one.
 fn ties_text(table: &Table, settings: &Settings, ranking: &Ranking) -> String {
     let ties: Vec<&Ranked> = ranking.ties().collect();
     let tested = ranking.ranked.iter().filter(|one| one.p.is_some()).count();
     let how = match ranking.is_paired {
-        true => "paired t test, Holm-corrected",
-        false => "t test, paired where trials agree in what is averaged over, Holm-corrected",
+        true => "paired t test, corrected for the choice of the best",
+        false => {
+            "t test, paired where trials agree in what is averaged over, corrected for the choice of the best"
+        }
     };
     if tested == 0 {
         return String::new();
@@ -496,13 +599,18 @@ fn setting_object(table: &Table, settings: &Settings, ranked: &Ranked, args: &Ar
     object.insert("setting".into(), setting_values(table, settings, ranked.setting));
     object.insert("metric".into(), json!(metric));
     object.insert("goal".into(), json!(if *goal == Goal::Min { "min" } else { "max" }));
-    if let Value::Object(sample) = sample_object(&ranked.observed.values, args.statistic) {
+    if let Value::Object(mut sample) = sample_object(&ranked.observed.values, args.statistic) {
+        if ranked.place == Place::Failed {
+            let of_all = ["interval", "bootstrap", "median_interval", "iqm_interval"];
+            sample.extend(of_all.map(|name| (name.to_owned(), Value::Null)));
+        }
         object.extend(sample);
     }
+    object.insert("failed".into(), json!(ranked.observed.left.bad()));
     let place = match ranked.place {
         Place::Ranked => "ranked",
         Place::Alone => "one number",
-        Place::Nan => "not a number",
+        Place::Failed => "failed",
     };
     object.insert("place".into(), json!(place));
     object.insert("p".into(), json!(ranked.p));
@@ -517,7 +625,8 @@ fn setting_object(table: &Table, settings: &Settings, ranked: &Ranked, args: &Ar
 /// How many trials do not count, and why.
 pub(super) fn left_object(left: Left) -> Value {
     json!({
-        "failed": left.failed, "not_ended": left.open, "without": left.without, "nan": left.nan,
+        "failed": left.failed, "stopped": left.stopped, "not_ended": left.open,
+        "without": left.without, "nan": left.nan,
     })
 }
 

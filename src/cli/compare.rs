@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::best::{Repeats, ends, left_object, left_text, sample_object};
+use super::best::{Repeats, ends, failed_text, left_object, left_text, sample_object};
 use super::metrics::CurveStatistics;
 use super::out::aligned;
 use super::spark::Curves;
@@ -179,7 +179,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
                 .into());
         }
     }
-    let compared = analysis::compare(&table, &sides, metric, &common);
+    let compared = analysis::compare(&table, &sides, metric, &common, &over(&table, args)?);
     if let Some(side) = compared.samples.iter().position(|sample| sample.values.is_empty()) {
         let sentence =
             format!("no finished trial of `{}` has a number for `{}`", words[side], args.metric);
@@ -375,21 +375,34 @@ fn page(
             cells
         })
         .collect();
-    let mut out = aligned(&head, &rows);
+    let failed = compared.samples.iter().zip(words).filter(|(sample, _)| sample.left.bad() > 0);
+    let failed: Vec<(String, String)> = failed
+        .map(|(sample, word)| {
+            let (bad, good) = (sample.left.bad(), sample.trials + sample.alone);
+            (word.clone(), format!("{bad}/{}", bad + good))
+        })
+        .collect();
+    let mut out = failed_text(&failed, "and what is compared are the others");
+    out.push_str(&aligned(&head, &rows));
     match &compared.test {
-        Some(test) => out.push_str(&test_text(table, test, compared.signed_rank, common)),
+        Some(test) => out.push_str(&test_text(table, test, compared, common)),
         None if compared.samples.iter().any(|sample| sample.values.len() < 2) => out.push_str(
-            "one number on a side: nothing tells whether they differ; repeat trials with `[replicates]`\n",
+            "one number or one seed on a side: nothing tells whether they differ; repeat trials with `[replicates]`\n",
         ),
         None => out.push_str("infinite numbers: nothing tells how much they differ\n"),
     }
     let mut left = Left::default();
     compared.samples.iter().for_each(|sample| left.add(sample.left));
     out.push_str(&left_text(left));
+    let alone: usize = compared.samples.iter().map(|sample| sample.alone).sum();
+    if alone > 0 {
+        let alone = count(alone as u64, "trial");
+        out.push_str(&format!("left out: {alone} without a partner on the other side\n"));
+    }
     out
 }
 
-fn test_text(table: &Table, test: &Test, signed_rank: Option<f64>, common: &[usize]) -> String {
+fn test_text(table: &Table, test: &Test, compared: &Comparison, common: &[usize]) -> String {
     let half = test.interval.map_or(0.0, |[low, high]| (high - low) / 2.0);
     let interval = ends(test.interval);
     let interval = if interval.is_empty() { interval } else { format!(" {interval}") };
@@ -399,10 +412,19 @@ fn test_text(table: &Table, test: &Test, signed_rank: Option<f64>, common: &[usi
         Some(pairs) => {
             let by = paired_by(table, common);
             let by = if by.is_empty() { String::new() } else { format!(" that agree in {}", by.join(", ")) };
-            let rank = signed_rank.map_or_else(String::new, |p| {
+            let rank = compared.signed_rank.map_or_else(String::new, |p| {
                 format!(", {} by Wilcoxon's signed-rank test", figures(p, 3))
             });
-            let pairs = count(pairs as u64, "pair");
+            // Several trials of a seed are one observation.
+            let units = compared.unit.filter(|_| compared.samples[0].trials > pairs);
+            let pairs = match units {
+                Some(unit) => format!(
+                    "{} of `{}`, each the means of pairs",
+                    count(pairs as u64, "value"),
+                    table.columns[unit]
+                ),
+                None => count(pairs as u64, "pair"),
+            };
             out.push_str(&format!("p = {p} by the t test of {pairs}{by}{rank}\n"));
         }
         None => out.push_str(&format!(
@@ -427,6 +449,8 @@ fn object(table: &Table, args: &Args, compared: &Comparison, common: &[usize]) -
         if let Value::Object(sample) = sample_object(&sample.values, Statistic::Mean) {
             object.extend(sample);
         }
+        object.insert("trials".into(), json!(sample.trials));
+        object.insert("without_partner".into(), json!(sample.alone));
         object.insert("left_out".into(), left_object(sample.left));
         for cost in &compared.costs {
             object.insert(cost.column.into(), json!(cost.means[side]));
@@ -437,6 +461,7 @@ fn object(table: &Table, args: &Args, compared: &Comparison, common: &[usize]) -
         json!({
             "test": if test.pairs.is_some() { "paired t" } else { "welch" },
             "pairs": test.pairs,
+            "unit": compared.unit.map(|column| &table.columns[column]),
             "paired_by": common.iter().map(|column| &table.columns[*column]).collect::<Vec<_>>(),
             "difference": float_json(test.difference),
             "interval": test.interval.map(|ends| ends.map(float_json)),

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::best::{Repeats, left_object, left_text, over_text, with_interval};
+use super::best::{Repeats, failed_text, left_object, left_text, over_text, with_interval};
 use super::metrics::{CurveStatistics, Metrics};
 use super::out::aligned;
 use super::select::Select;
@@ -85,7 +85,7 @@ const WORTH_SHOWING: f64 = 0.01;
 fn page(table: &Table, settings: &Settings, effects: &Effects) -> String {
     let name = |axis: &usize| table.columns[effects.axes[*axis].column].clone();
     let is_grid = effects.method == Method::Grid;
-    let mut head = vec!["parameter".to_owned(), "part".to_owned(), "95 %".to_owned()];
+    let mut head = vec!["parameter".to_owned(), "part".to_owned(), "range".to_owned()];
     head.extend(is_grid.then(|| "p".to_owned()));
     let shown =
         effects.terms.iter().filter(|term| term.axes.len() == 1 || term.share >= WORTH_SHOWING);
@@ -101,25 +101,49 @@ fn page(table: &Table, settings: &Settings, effects: &Effects) -> String {
             cells
         })
         .collect();
-    let mut out = aligned(&head, &rows);
+    let failed: Vec<(String, String)> = effects
+        .axes
+        .iter()
+        .flat_map(|axis| axis.levels.iter().map(move |level| (axis, level)))
+        .filter(|(_, level)| level.is_spared)
+        .map(|(axis, level)| {
+            let name = format!("{}={}", table.columns[axis.column], level.words);
+            (name, format!("{}/{}", level.failed, level.failed + level.trials))
+        })
+        .collect();
+    let mut out = failed_text(
+        &failed,
+        "more often than others with these values, which are not taken for the best",
+    );
+    out.push_str(&aligned(&head, &rows));
     let all: f64 = effects.terms.iter().map(|term| term.share).sum();
     let trials = count(effects.trials as u64, "trial");
     out.push_str(&match effects.method {
         Method::Grid => format!(
-            "parts of the variance of {trials}, a complete grid (sums of squares, F test); the rest of {} is noise and what \
-             three or more do together\n",
+            "parts of the variance of {trials}, a complete grid (sums of squares, F test); the ranges are those of residuals \
+             drawn again, and no intervals; the rest of {} is noise and what three or more do together\n",
             percent((1.0 - all).max(0.0))
         ),
         Method::Forest => format!(
-            "parts of the variance, by a forest over {trials} (functional ANOVA); the ranges are those of its trees; the rest of \
-             {} is noise and what the forest does not explain\n",
+            "parts of the variance, by a forest over {trials} (functional ANOVA); the ranges are those of its trees, \
+             and no intervals; the rest of {} is noise and what the forest does not explain\n",
             percent((1.0 - all).max(0.0))
         ),
     });
-    for axis in &effects.axes {
+    for (at, axis) in effects.axes.iter().enumerate() {
         let best = &axis.levels[axis.best];
         let name = &table.columns[axis.column];
-        let value = with_interval(best.mean, best.interval);
+        if !effects.is_shown(at) {
+            out.push_str(&format!("{name}: no effect shown\n"));
+            continue;
+        }
+        let value = match (effects.method, best.interval) {
+            (Method::Forest, Some([low, high])) => {
+                let [low, high] = [low, high].map(|end| figures(end, 3));
+                format!("{}, trees {low} to {high}", figures(best.mean, 6))
+            }
+            (_, interval) => with_interval(best.mean, interval),
+        };
         out.push_str(&format!("best {name}: {} (mean {value})\n", best.words));
     }
     out.push_str(&over_text(table, settings));
@@ -149,23 +173,28 @@ fn object(
         .map(|term| {
             let names: Vec<String> = term.axes.iter().map(|axis| name(*axis)).collect();
             json!({
-                "parameters": names, "part": term.share, "interval": term.interval, "p": term.p,
+                "parameters": names, "part": term.share, "range": term.interval, "p": term.p,
             })
         })
         .collect();
     let axes: Vec<Value> = effects
         .axes
         .iter()
-        .map(|axis| {
+        .enumerate()
+        .map(|(at, axis)| {
             let level = |level: &analysis::Level| {
+                let is_grid = effects.method == Method::Grid;
                 json!({
-                    "value": level.words, "mean": level.mean, "interval": level.interval,
-                    "trials": level.trials,
+                    "value": level.words, "mean": level.mean,
+                    "interval": level.interval.filter(|_| is_grid),
+                    "range_of_trees": level.interval.filter(|_| !is_grid),
+                    "trials": level.trials, "failed": level.failed,
                 })
             };
             json!({
                 "parameter": table.columns[axis.column],
                 "best": axis.levels[axis.best].words,
+                "is_shown": effects.is_shown(at),
                 "values": axis.levels.iter().map(level).collect::<Vec<_>>(),
             })
         })

@@ -179,7 +179,7 @@ impl Grouped {
             let mut observed = settings.observe(table, setting, metric);
             let finite: Vec<bool> = observed.values.iter().map(|v| has_place(*v)).collect();
             infinite += finite.iter().filter(|is| !**is).count();
-            whole.push(observed.left.nan == 0 && finite.iter().all(|is| *is));
+            whole.push(observed.left.bad() == 0 && finite.iter().all(|is| *is));
             let mut is = finite.iter();
             observed.rows.retain(|_| is.next().copied().unwrap_or(false));
             observed.values.retain(|value| has_place(*value));
@@ -202,18 +202,11 @@ impl Grouped {
         }
         let mut left = analysis::Left::default();
         self.observed.iter().for_each(|one| left.add(one.left));
-        let parts = [
-            (left.failed, "failed"),
-            (left.open, "not ended"),
-            (left.without, "without a number"),
-            (left.nan, "not a number"),
-            (self.infinite, "infinite or beyond 1e300"),
-        ];
-        let said: Vec<String> = parts
-            .iter()
-            .filter(|(n, _)| *n > 0)
-            .map(|(n, what)| format!("{} {what}", words::thousands(*n as u64)))
-            .collect();
+        let mut said = left.words();
+        if self.infinite > 0 {
+            let n = words::thousands(self.infinite as u64);
+            said.push(format!("{n} infinite or beyond 1e300"));
+        }
         if !said.is_empty() {
             caption.push(format!("left out: {}", said.join(", ")));
         }

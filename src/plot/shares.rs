@@ -49,7 +49,13 @@ pub(crate) fn shares(wish: &Wish) -> Result<Figure> {
     };
     let mut caption = vec![how];
     if bars.iter().any(|(_, ends)| ends.is_some()) {
-        caption.push("whiskers are 95 % intervals".to_owned());
+        let whiskers = match effects.method {
+            Method::Grid => {
+                "whiskers show how parts vary when residuals are drawn again, and are no intervals"
+            }
+            Method::Forest => "whiskers are the middle 95 % of the trees, and no intervals",
+        };
+        caption.push(whiskers.to_owned());
     }
     caption.push(format!("{:.1} % are noise and what is not explained", percent(rest)));
     caption.extend(grouped.caption(table, true));

@@ -17,7 +17,7 @@ pub(super) struct Setting {
     /// Its trials with a number, as rows.
     pub(super) rows: Vec<usize>,
     pub(super) mean: f64,
-    /// The interval of 95 % of its mean, where it has several trials.
+    /// The interval of 95 % of its mean, where it has several trials, and all gave a number.
     pub(super) interval: Option<[f64; 2]>,
 }
 
@@ -30,6 +30,8 @@ pub(super) struct Best {
     pub(super) drawn: Vec<Setting>,
     /// How many others cannot be told from the best.
     pub(super) ties: usize,
+    /// How many settings have trials that failed or gave no number: they come after the others.
+    pub(super) failed: usize,
     /// What has no place among them, in words; empty for nothing.
     pub(super) left_out: String,
 }
@@ -51,8 +53,13 @@ pub(super) fn best(table: &Table, metric: Option<&Metric>, settings: &Settings) 
     let columns = swept(table, &averaged(settings));
     let setting = |ranked: &&analysis::Ranked| {
         let rows = ranked.observed.rows.clone();
+        let failed = ranked.observed.failed();
         let (_, interval) = Statistic::Mean.of(&ranked.observed.values);
-        let label = label(table, &table.rows[*rows.first()?], &columns);
+        let interval = interval.filter(|_| failed.is_none());
+        let mut label = label(table, &table.rows[*rows.first()?], &columns);
+        if let Some(failed) = &failed {
+            label.push_str(&format!(" (failed {failed})"));
+        }
         Some(Setting { label, rows, mean: ranked.value, interval })
     };
     let finite = ranking.ranked.iter().filter(|one| one.value.is_finite());
@@ -64,6 +71,7 @@ pub(super) fn best(table: &Table, metric: Option<&Metric>, settings: &Settings) 
         settings: finite.len(),
         drawn: best.iter().chain(&drawn(others, OTHERS)).filter_map(setting).collect(),
         ties: ranking.ties().count(),
+        failed: finite.iter().filter(|one| one.observed.failed().is_some()).count(),
         left_out: left_out(ranking.left, infinite, &metric.name),
     }
 }
@@ -72,6 +80,7 @@ pub(super) fn best(table: &Table, metric: Option<&Metric>, settings: &Settings) 
 fn left_out(left: Left, infinite: usize, metric: &str) -> String {
     let trials = |n: usize| words::count(n as u64, "finished trial");
     let parts = [
+        (left.failed, format!("{} that failed", words::count(left.failed as u64, "trial"))),
         (left.without, format!("{} without {metric}", trials(left.without))),
         (left.nan, format!("{} in which {metric} is not a number", trials(left.nan))),
         (infinite, format!("{} in which it is infinite", words::count(infinite as u64, "setting"))),
@@ -161,8 +170,15 @@ pub(super) fn effects(table: &Table, metric: Option<&Metric>, settings: &Setting
         let own = found.terms.iter().find(|term| term.axes == [axis]);
         own.map_or(0.0, |term| term.share.clamp(0.0, 1.0))
     };
+    let label = |level: &analysis::Level| {
+        let words = words::short(&level.words.replace(" .. ", " to "), 40);
+        match level.failed {
+            0 => words,
+            failed => format!("{words} (failed {failed}/{})", failed + level.trials),
+        }
+    };
     let level = |level: &analysis::Level| Level {
-        label: words::short(&level.words.replace(" .. ", " to "), 40),
+        label: label(level),
         n: level.trials,
         mean: rounded(level.mean),
         low: level.interval.and_then(|[low, _]| rounded(low)),

@@ -171,7 +171,21 @@ fn best(known: &Known<'_>) -> String {
             format!("{label} has the {end} {name}: {}.", figure(first.mean))
         }
     };
+    if known.best.failed > 0 {
+        let failed = count(known.best.failed as u64, "setting");
+        words = format!(
+            "In {failed} of {}, trials failed or gave no number: {} ranked last. {words}",
+            thousands(known.best.settings as u64),
+            if known.best.failed == 1 { "it is" } else { "they are" },
+        );
+    }
     if first.interval.is_some() {
+        if known.best.settings > 1 {
+            words.push_str(
+                " It was chosen by these numbers, so that it looks better than it is, and the interval holds the truth in fewer than \
+                 95 % of such cases.",
+            );
+        }
         match known.best.ties {
             0 => {}
             n => words.push_str(&format!(

@@ -16,13 +16,15 @@ pub(super) fn t_quantile(freedom: f64) -> Option<f64> {
     Some(t.inverse_cdf(1.0 - MISSES / 2.0))
 }
 
-/// The mean plus and minus so many standard errors as Student's t says for these degrees of freedom.
+/// The mean plus and minus so many standard errors as Student's t says for these degrees of freedom. `None` without an error:
+/// numbers that are all the same do not tell how far others may be.
 pub(super) fn around(mean: f64, standard_error: f64, freedom: f64) -> Option<Interval> {
     let half = t_quantile(freedom)? * standard_error;
-    half.is_finite().then_some([mean - half, mean + half])
+    has_spread(half).then_some([mean - half, mean + half])
 }
 
-/// Of the mean, by Student's t: right for normal samples of any size. `None` of fewer than two.
+/// Of the mean, by Student's t: right for normal samples of any size. `None` of fewer than two, and of
+/// equal values.
 pub(crate) fn of_mean(sample: &[f64]) -> Option<Interval> {
     let n = sample.len() as f64;
     around(mean(sample), sd(sample) / n.sqrt(), n - 1.0)
@@ -90,8 +92,12 @@ pub(crate) fn of_iqm(sample: &[f64]) -> Option<Interval> {
 }
 
 /// Of the median, by order statistics, with interpolation between the two whose coverage is around 95 % (Hettmansperger
-/// and Sheather 1986): right for any distribution. `None` of fewer than six.
+/// and Sheather 1986): right for any distribution. `None` of fewer than six, and where both ends are one number.
 pub(crate) fn of_median(sample: &[f64]) -> Option<Interval> {
+    ends_of_median(sample).filter(|[low, high]| low < high)
+}
+
+fn ends_of_median(sample: &[f64]) -> Option<Interval> {
     let n = sample.len();
     let counts = Binomial::new(0.5, n as u64).ok()?;
     let covers = |k: usize| 1.0 - 2.0 * counts.cdf(k as u64 - 1);
@@ -173,9 +179,10 @@ mod tests {
     #[test]
     fn what_says_too_little_has_no_interval() {
         assert_eq!(of_mean(&[1.0]), None);
-        assert_eq!(of_mean(&[2.0, 2.0]), Some([2.0, 2.0]));
+        for interval in [of_mean, bootstrap, of_iqm, of_median] {
+            assert_eq!(interval(&[2.0; 9]), None);
+        }
         assert_eq!(bootstrap(&[1.0, 2.0, 3.0, 4.0]), None);
-        assert_eq!(bootstrap(&[1.0; 9]), None);
         assert_eq!(of_median(&[1.0, 2.0, 3.0, 4.0, 5.0]), None);
         assert_eq!(
             of_median(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).map(|[low, _]| low > 1.0),

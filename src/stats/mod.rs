@@ -10,7 +10,7 @@ mod interval;
 mod sample;
 
 pub(crate) use anova::{Term, anova};
-pub(crate) use difference::{Test, holm, paired, signed_rank, welch};
+pub(crate) use difference::{Test, at_least, of_chosen, paired, resolution, signed_rank, welch};
 pub(crate) use forest::Forest;
 pub(crate) use interval::{Interval, bootstrap, of_iqm, of_mean, of_median};
 pub(crate) use sample::{drawn, has_heavy_tails, iqm, mean, median, sd};

@@ -195,7 +195,7 @@ const show = (data) => {
   // ---- what matters
 
   if (data.effects.axes.length) {
-    const body = section("effects", "What matters", `Mean ${metric.name} by the values of each parameter, with intervals of 95 %. `
+    const body = section("effects", "What matters", `Mean ${metric.name} by the values of each parameter, with intervals of 95 % (of a forest, the middle 95 % of its trees, which is no interval). `
       + `The share is that of the variance which the parameter explains on its own (${data.effects.method}).`
       + (data.effects.pairs.some((pair) => pair.share >= 0.01) ? ` Beyond that, together: ${data.effects.pairs.filter((pair) => pair.share >= 0.01).map((pair) => `${pair.names.join(" with ")} ${Math.round(pair.share * 100)} %`).join(", ")}.` : ""));
     const cards = make("div", { class: "small" });

@@ -6,7 +6,7 @@ use crate::support::plans::shell;
 use crate::support::world::World;
 
 /// A sweep whose trials log these losses, in their order; `x` fails, `nan` is logged as such.
-fn sweep(axes: &str, losses: &[&str]) -> World {
+pub(super) fn sweep(axes: &str, losses: &[&str]) -> World {
     let world = World::new();
     add(&world, "s", axes, losses);
     world
@@ -34,10 +34,11 @@ fn the_best_setting_is_that_of_the_mean_and_says_how_sure_it_is() {
         "\
 \x20lr  loss  95 % interval     sd  n     p  trials
 0.1  1.05  [0.84, 1.26]   0.129  4        0-3
-0.2  1.08  [0.90, 1.27]   0.117  4  0.11  4-7
-0.4  3.05  [2.84, 3.26]   0.129  4     0  8-11
+0.2  1.08  [0.90, 1.27]   0.117  4  0.33  4-7
+0.4  3.05  [2.84, 3.26]   0.129  4  0.38  8-11
 averaged over `seed` (of [replicates])
-cannot be told from the best: lr=0.2 width=64 (p = 0.11) (paired t test, Holm-corrected, 5 %)
+cannot be told from the best: lr=0.2 width=64 (p = 0.33), lr=0.4 width=64 (p = 0.38) (paired t test, corrected for the choice of the best, 5 %)
+the best of 3 settings was chosen by these numbers: it looks better than it is, and its interval holds the truth in fewer than 95 % of such cases. New seeds tell: raise `count` of `[replicates]`, then `hpcsweep submit PLAN --where '(lr == 0.1) or (lr == 0.2) or (lr == 0.4)'`
 exit code 0
 "
     );
@@ -85,14 +86,13 @@ fn failed_trials_and_nan_are_said_and_never_make_a_setting_better() {
     assert_eq!(
         world.run(&["best", "-m", "loss", "--min", "-n", "9"]).whole(),
         "\
-lr  loss  95 % interval      sd  n  p  trials
- 3   1.1  [-0.2, 2.4]     0.141  2     6,8
- 1   0.1                         1     1
- 2   nan  [-0.39, 0.89]  0.0707  2     3,5
+warning: trials failed or gave no number, in each setting, and those with the fewest are first: lr=2 width=64 (1/3), lr=3 width=64 (1/3), lr=1 width=64 (2/3)
+lr  loss  95 % interval      sd  n  failed  p  trials
+ 2  0.25                 0.0707  2  1/3        3,5
+ 3   1.1                  0.141  2  1/3        6,8
+ 1   0.1                         1  2/3        1
 averaged over `seed` (of [replicates])
 left out: 6 failed, 1 not a number
-ranked last: 1 setting with one number, where others have several
-ranked last: 1 setting with trials whose metric is not a number
 not ranked: 1 setting without any number
 exit code 0
 "
@@ -106,9 +106,9 @@ fn of_several_metrics_the_front_is_shown() {
     assert_eq!(
         world.run(&["best", "-m", "loss", "--min", "-m", "size", "--min"]).whole(),
         "\
-width  loss      size      n  trials
-    2  2 [2, 2]  2 [2, 2]  2  2-3
-    1  4 [4, 4]  1 [1, 1]  2  0-1
+width  loss  size  n  trials
+    2     2     2  2  2-3
+    1     4     1  2  0-1
 no other setting is as good in both and better in one: 2 of 3 settings
 averaged over `seed` (of [replicates])
 exit code 0
@@ -163,7 +163,9 @@ fn two_sweeps_are_compared_in_pairs() {
     let ran = world.run(&["compare", "results/t", "results/s", "-m", "loss", "--json"]);
     let compared: Value = serde_json::from_str(ran.ok()).unwrap();
     let difference = &compared["difference"];
-    assert_eq!((&difference["test"], &difference["pairs"]), (&json!("paired t"), &json!(12)));
+    // Trials of a seed are one observation, and there are four seeds.
+    assert_eq!((&difference["test"], &difference["pairs"]), (&json!("paired t"), &json!(4)));
+    assert_eq!((&difference["unit"], &compared["a"]["trials"]), (&json!("seed"), &json!(12)));
     assert!((difference["difference"].as_f64().unwrap() - 0.5).abs() < 1e-12);
     // Of two sweeps, each setting says of which it is.
     let best = world.run(&["best", "results/*", "-m", "loss", "--min"]);
@@ -217,8 +219,9 @@ fn infinite_numbers_are_ranked_and_not_tested() {
         "\
 lr  loss  95 % interval  sd  n  p  trials
  1  -inf                     3     0-2
- 2     3  [3, 3]          0  3     3-5
+ 2     3                  0  3     3-5
 averaged over `seed` (of [replicates])
+the best of 2 settings was chosen by these numbers: it looks better than it is. New seeds tell: raise `count` of `[replicates]`, then `hpcsweep submit PLAN --where 'lr == 1'`
 exit code 0
 "
     );
@@ -237,13 +240,27 @@ fn a_setting_whose_hard_seed_failed_is_not_the_best_for_that() {
     assert_eq!(
         world.run(&["best", "-m", "loss", "--min", "-n", "9"]).whole(),
         "\
-lr  loss  95 % interval    sd  n        p  trials
- 1   3.1  [-3.2, 9.4]    3.95  4           0-3
- 2  1.61  [1.34, 1.88]   0.11  3  0.00013  4-6
+warning: trials failed or gave no number, and these settings are ranked last: lr=2 width=64 (1/4)
+lr  loss  95 % interval    sd  n  failed  p  trials
+ 1   3.1  [-3.2, 9.4]    3.95  4             0-3
+ 2  1.61                 0.11  3  1/4        4-6
+averaged over `seed` (of [replicates])
+left out: 1 failed
+exit code 0
+"
+    );
+    // The same of a seed that has not run: the trials that both have tell.
+    let best = world.run(&["best", "-m", "loss", "--min", "-n", "9", "--where", "trial < 7"]);
+    assert_eq!(
+        best.whole(),
+        "\
+lr  loss  95 % interval    sd  n     p  trials
+ 1   3.1  [-3.2, 9.4]    3.95  4        0-3
+ 2  1.61  [1.34, 1.88]   0.11  3  0.25  4-6
 averaged over `seed` (of [replicates])
 some settings lack trials of others: the first is the one that none, or the fewest, beat by the trials that both have
-all others are told from the best (paired t test, Holm-corrected, 5 %)
-left out: 1 failed
+cannot be told from the best: lr=2 width=64 (p = 0.25) (paired t test, corrected for the choice of the best, 5 %)
+the best of 2 settings was chosen by these numbers: it looks better than it is, and its interval holds the truth in fewer than 95 % of such cases. New seeds tell: raise `count` of `[replicates]`, then `hpcsweep submit PLAN --where '(lr == 1) or (lr == 2)'`
 exit code 0
 "
     );
@@ -580,7 +597,7 @@ fn numbers_near_the_ends_of_the_range_have_effects_and_intervals() {
             assert!(line["p"].is_f64() || line["p"].is_null(), "{line}");
         }
         let best: Value = serde_json::from_str(best.out.lines().nth(2).unwrap()).unwrap();
-        assert!(best["p"].as_f64().is_some_and(|p| p < 0.01), "{best}");
+        assert!(best["p"].as_f64().is_some_and(|p| p < 0.5), "{best}");
     }
 }
 

@@ -186,6 +186,8 @@ fn the_best_trial_is_found_by_any_column_of_numbers() {
         "\
 trial 4: metric.loss = -2  (param.loss=-2 n=1)
   log: $WORLD/results/s/logs/000/4.1.log
+left out: 2 failed, 2 not a number (metric.loss = \"nan\" in trial 10, metric.loss = \"nan\" in trial 11)
+the best of 8 trials, each run once: no interval and no test without repetitions (`[replicates]` in the plan)
 exit code 0
 "
     );

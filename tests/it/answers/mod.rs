@@ -10,6 +10,7 @@ mod looks_done;
 mod plot;
 mod report;
 mod report_serve;
+mod soundness;
 mod status;
 #[cfg(feature = "tables")]
 mod tables;

@@ -86,7 +86,7 @@ part of the variance of loss (%)
    lr █████████████████████████████████████████████ 98.6 [98.6, 98.6]
 width ▏ 0.4 [0.4, 0.4]
 sums of squares of a complete grid of 18 trials
-whiskers are 95 % intervals
+whiskers show how parts vary when residuals are drawn again, and are no intervals
 1.0 % are noise and what is not explained
 averaged over `seed`
 exit code 0
@@ -313,7 +313,7 @@ fn tables_have_curves_where_trials_have_steps_and_only_for_people() {
         [
             "lr  width  loss  95 % interval  sd  n  p  curve  trials",
             " 1      1  13.0  [10.5, 15.5]    1  3     █▄▂▁   0-2",
-            " 1      2  14.0  [11.5, 16.5]    1  3  0  █▄▂▁   3-5",
+            " 1      2  14.0  [11.5, 16.5]    1  3  1  █▄▂▁   3-5",
         ]
     );
     let json = world.run(&["best", "-m", "loss", "--min", "--json"]);

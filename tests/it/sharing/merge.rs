@@ -211,8 +211,7 @@ fn what_another_sweep_did_after_a_trial_was_done_does_not_count() {
         assert_eq!(tables("all"), tables("first/s"));
     }
     let best = world.run(&["best", "all", "--metric", "loss", "--min"]);
-    let expected =
-        "trial 0: loss = 12  ▁█  (a=1)\n  log: $WORLD/all/logs/000/0.1.log\nexit code 0\n";
+    let expected = "trial 0: loss = 12  ▁█  (a=1)\n  log: $WORLD/all/logs/000/0.1.log\nthe best of 2 trials, each run once: no interval and no test without repetitions (`[replicates]` in the plan)\nexit code 0\n";
     assert_eq!(best.whole(), expected);
     let attempts = world.run(&["collect", "all", "--format", "csv", "--columns", "attempts"]);
     assert_eq!(attempts.ok(), "attempts\n3\n3\n");
