@@ -83,10 +83,9 @@ exit code 0
 
 const EFFECTS: &str = "\
 part of the variance of loss (%)
-   lr █████████████████████████████████████████████ 98.6 [98.6, 98.6]
-width ▏ 0.4 [0.4, 0.4]
+   lr █████████████████████████████████████████████ 98.6
+width ▏ 0.4
 sums of squares of a complete grid of 18 trials
-whiskers show how parts vary when residuals are drawn again, and are no intervals
 1.0 % are noise and what is not explained
 averaged over `seed`
 exit code 0
