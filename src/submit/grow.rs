@@ -293,13 +293,14 @@ fn changed_by(tree: &Tree, source: &Source) -> Result<Vec<String>> {
     let names = |params: &Params| -> BTreeSet<String> {
         params.iter().map(|(name, _)| name.to_owned()).collect()
     };
-    let first = table::find(tree, head.first)?.1.params;
-    let old = names(&first);
+    let (_, before) = table::find(tree, head.first)?;
+    let first = &before.params;
+    let old = names(first);
     let all = plan.trials.iter().map(|trial| names(&trial.params));
     let has_old = plan.trials.iter().any(|trial| names(&trial.params) == old);
     if has_old {
         let mut trials = plan.trials.iter();
-        return Ok(trials.find_map(|trial| other_forms(&first, &trial.params)).unwrap_or_default());
+        return Ok(trials.find_map(|trial| other_forms(first, &trial.params)).unwrap_or_default());
     }
     let new = all.reduce(|a, b| &a & &b).unwrap_or_default();
     let differ: Vec<&String> = old.symmetric_difference(&new).collect();
