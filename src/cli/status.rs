@@ -20,7 +20,7 @@ use crate::status::pilots::Pilots;
 use crate::status::{self, Status};
 use crate::submit::arrays::wave::Waves;
 use crate::tree::damage::{self, Damaged};
-use crate::tree::records::Record;
+use crate::tree::records::{self, Record};
 use crate::tree::shard::Shards;
 use crate::tree::table::Row;
 use crate::words::{count, duration};
@@ -389,7 +389,8 @@ fn doubtful(status: &Status) -> String {
         group::list(&silent)
     ));
     let said = |trial: &u64| {
-        let output = Output::of(&status.tree, *trial, status.records.get(trial)?).ok()?;
+        let (record, _) = records::of_trial(&status.tree, *trial).ok()?;
+        let output = Output::of(&status.tree, *trial, &record).ok()?;
         Some((*trial, log::of(&output.tail(200).ok()?, 1, None)?.words))
     };
     text.push_str(&match silent.iter().take(MOST_READ).find_map(said) {

@@ -234,8 +234,10 @@ pub(crate) fn judge(path: &Path, found: &Metadata, shared: Shared) -> Result<(),
 pub(crate) enum Part {
     /// A file.
     File(&'static str),
-    /// A folder, with the files in it.
+    /// A folder.
     Folder(&'static str),
+    /// A folder whose files are looked at, too, when they are opened.
+    FolderOfFiles(&'static str),
 }
 
 /// A folder whose contents decide what this process runs.
@@ -269,13 +271,13 @@ impl Guarded {
         let first = path.strip_prefix(&self.root).ok()?.components().next()?;
         let name = first.as_os_str().to_str()?;
         self.parts.iter().copied().find(|part| match part {
-            Part::File(own) | Part::Folder(own) => *own == name,
+            Part::File(own) | Part::Folder(own) | Part::FolderOfFiles(own) => *own == name,
         })
     }
 
     /// Looks at the folder of the part in which a path lies.
     fn check_folder(&mut self, path: &Path) -> Result<(), Fault> {
-        let Some(Part::Folder(name)) = self.part(path) else {
+        let Some(Part::Folder(name) | Part::FolderOfFiles(name)) = self.part(path) else {
             return Ok(());
         };
         let folder = self.root.join(name);
@@ -290,7 +292,10 @@ impl Guarded {
     }
 
     fn check_file(&self, path: &Path, found: &Metadata) -> Result<(), Fault> {
-        self.part(path).map_or(Ok(()), |_| judge(path, found, self.shared))
+        match self.part(path) {
+            Some(Part::File(_) | Part::FolderOfFiles(_)) => judge(path, found, self.shared),
+            _ => Ok(()),
+        }
     }
 }
 

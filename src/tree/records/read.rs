@@ -33,10 +33,13 @@ pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
     loop {
         let path = tree.record(trial, run);
         match disk::open_plain(&path) {
-            Ok(file) => read_run(&mut record, run, BufReader::new(file), &path)?,
+            Ok(file) => {
+                read_run(&mut record, run, BufReader::new(file), &path)?;
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
+            Err(_) if disk::is_special(&path) => {}
             Err(e) => return Err(disk::fault("read", &path, &e).into()),
-        };
+        }
         run += 1;
     }
     // Agents keep what they record together; asking for one trial of theirs is rare.
@@ -482,6 +485,7 @@ pub fn lines_before(tree: &Tree, trial: u64, run: u32) -> Result<u64> {
                 lines += read_run(&mut Record::default(), earlier, file, &path)?.lines.lines;
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(_) if disk::is_special(&path) => {}
             Err(e) => return Err(disk::fault("read", &path, &e).into()),
         }
     }
