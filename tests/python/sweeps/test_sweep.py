@@ -100,7 +100,7 @@ print(sweep.best("loss").value)
 
         def best(*more):
             ran = self._called(["best", "results/s", "--metric", "loss", "--min", *more])
-            return ran.stdout.split("\n  ")[0].strip(), ran.stderr.strip()
+            return ran.stdout.split("\n")[0], ran.stderr.strip()
 
         def left_out(other):
             return (
