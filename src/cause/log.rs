@@ -204,7 +204,7 @@ fn error_line(lines: &[&str]) -> Option<(Cause, String)> {
         }
         let level = ["FATAL", "CRITICAL", "ERROR"].iter().find_map(|level| {
             let (before, after) = line.split_once(level)?;
-            let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+            let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
             let alone = !is_word(before.chars().last()) && !is_word(after.chars().next());
             alone.then(|| after.trim_start_matches(|c: char| " |:-]>".contains(c)).to_owned())
         });
@@ -323,7 +323,10 @@ mod tests {
             "make: *** [Makefile:7: run] Error 1\n",
             Some((ExitCode, "make: *** [Makefile:7: run] Error 1")),
         );
-        check("an error of 0.1, TERRORS 3\nERROR:\n", None);
+        check(
+            "an error of 0.1, TERRORS 3\nERROR:\n*** MPI_ERRORS_ARE_FATAL (processes will abort)\n",
+            None,
+        );
     }
 
     #[test]

@@ -445,7 +445,14 @@ impl Attempt<'_> {
         let is_dark = state == Outcome::Failed && code != 0 && (why.is_none() || bare.is_some());
         let first = || is_first.then(|| Why::new(by_exit, "rank 0 failed"));
         let why = match is_dark.then(logged).flatten() {
-            Some(logged) if why.as_ref().is_none_or(|why| !why.cause.says_more()) => Some(logged),
+            // A line that only calls itself an error says less than what is known.
+            Some(logged)
+                if why
+                    .as_ref()
+                    .is_none_or(|why| !why.cause.says_more() && logged.cause.says_more()) =>
+            {
+                Some(logged)
+            }
             _ => why,
         };
         let why = why.or_else(first);
