@@ -18,8 +18,8 @@ const LEFT_BEHIND: Duration = Duration::from_secs(120);
 /// How often a holder that waits for long should call [`Lock::touch`].
 pub(crate) const TOUCH_EVERY: Duration = Duration::from_secs(20);
 
-/// How long a submission waits for another one, and how often it looks. Most take less.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a submission waits for another one, and how often it looks. On a loaded controller each call may take seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Who holds a lock.
@@ -109,7 +109,7 @@ impl Lock {
             .into())
     }
 
-    /// As [`Lock::take`]; waits some seconds for another process, with a word about it.
+    /// As [`Lock::take`]; waits up to a minute for another process, with a word about it.
     ///
     /// # Errors
     /// As [`Lock::take`], when that process holds it for longer.
