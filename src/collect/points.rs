@@ -69,7 +69,7 @@ pub(crate) fn of(
         .collect())
 }
 
-/// Ends curves of trials that are put together where the first of them ends: beyond it is only whoever is left. Returns how many were
+/// Ends the curves of trials whose mean is taken where the shortest of them ends: a mean beyond it would be one of fewer trials. Returns how many were
 /// longer. Curves of which fewer than two places would be left stay as they are.
 pub(crate) fn end_together(curves: &mut [Vec<(f64, f64)>]) -> usize {
     let last = |curve: &Vec<(f64, f64)>| curve.iter().map(|(x, _)| *x).max_by(f64::total_cmp);

@@ -107,13 +107,16 @@ pub(crate) fn for_shells(text: &str) -> Option<&str> {
             rest = &rest[end + 2..];
             continue;
         }
-        let name = rest[1..].trim_start_matches('{');
-        let length =
-            name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
-        if rest.starts_with('$') && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        // `${{ x }}` is a `$` before an expression.
+        let name = rest.strip_prefix('$').filter(|name| !name.starts_with("{{"));
+        let name = name.map(|name| name.strip_prefix('{').unwrap_or(name));
+        if let Some(name) =
+            name.filter(|name| name.starts_with(|c| is_name(c) && !c.is_ascii_digit()))
         {
-            let braces = rest.len() - 1 - name.len();
-            return Some(&rest[..(1 + length + 2 * braces).min(rest.len())]);
+            let after = name.trim_start_matches(is_name);
+            let after = after.strip_prefix('}').filter(|_| rest.starts_with("${")).unwrap_or(after);
+            return Some(&rest[..rest.len() - after.len()]);
         }
         rest = &rest[1..];
     }
@@ -166,4 +169,37 @@ fn unit(
         reader.wrong(entry.at, format!("`{}` cannot be `{text}`", entry.key), forms);
     }
     read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_shells;
+
+    #[test]
+    fn what_a_shell_would_fill_in_is_found_and_expressions_are_not() {
+        for (text, found) in [
+            ("~", "~"),
+            ("~/data", "~"),
+            ("/x:$PATH", "$PATH"),
+            ("{{ a }}/${HOME}/x", "${HOME}"),
+            ("${A\u{e9}", "${A"),
+            ("${A:-1}", "${A"),
+            ("$A}", "$A"),
+        ] {
+            assert_eq!(for_shells(text), Some(found), "{text}");
+        }
+        for text in [
+            "a~",
+            "5$",
+            "$1",
+            "$\u{e9}",
+            "${{x}}",
+            "{{ '$x' }}",
+            "{% if a %}x{% endif %}",
+            "{{ $x",
+            "a{$",
+        ] {
+            assert_eq!(for_shells(text), None, "{text}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What `best`, `compare`, `effects` and `plot` may not claim: certainty from few seeds, the luck of whoever is left, independence of
+//! What `best`, `compare`, `effects` and `plot` may not claim: certainty from few seeds, the luck of the trials that did not fail, independence of
 //! trials that share a seed.
 
 use serde_json::{Value, json};
