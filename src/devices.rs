@@ -22,6 +22,8 @@ pub(crate) struct Grant {
     pub(crate) devices: Vec<Granted>,
     /// The variable that says so.
     pub(crate) variable: &'static str,
+    /// Its value.
+    pub(crate) text: String,
 }
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
@@ -61,7 +63,8 @@ pub(crate) fn granted(vars: &Vars) -> Option<Grant> {
                 devices.push(device);
             }
         }
-        Some(Grant { devices, variable: VISIBLE })
+        let text = vars.get(VISIBLE).cloned().unwrap_or_default();
+        Some(Grant { devices, variable: VISIBLE, text })
     };
     let Some((all, variable)) = of_scheduler(vars) else { return as_shown(&shown?) };
     let shown = shown.unwrap_or_default();
@@ -79,7 +82,8 @@ pub(crate) fn granted(vars: &Vars) -> Option<Grant> {
         let id = DeviceId::parse(id).or_else(|| DeviceId::parse(cuda))?;
         Some(Granted { id, cuda: cuda.to_owned() })
     };
-    Some(Grant { devices: all.iter().enumerate().filter_map(one).collect(), variable })
+    let text = vars.get(variable).cloned().unwrap_or_default();
+    Some(Grant { devices: all.iter().enumerate().filter_map(one).collect(), variable, text })
 }
 
 /// The prefix of the names of holds on granted devices: processes that have the same grant agree on its devices, and
@@ -96,6 +100,20 @@ pub(crate) fn scope(vars: &Vars) -> String {
 }
 
 impl Grant {
+    /// What CUDA finds of it on a host with these devices: its own list ends at the first number that is not there. What a
+    /// scheduler grants is there, by whatever numbers; nothing is known where `known` is empty.
+    pub(crate) fn on(mut self, known: &[Device]) -> Self {
+        let is_there = |granted: &Granted| match granted.id {
+            DeviceId::Index(n) => known.iter().any(|d| d.parent.is_none() && d.index == n),
+            DeviceId::Uuid(_) => true,
+        };
+        if self.variable == VISIBLE && !known.is_empty() {
+            let there = self.devices.iter().take_while(|granted| is_there(granted)).count();
+            self.devices.truncate(there);
+        }
+        self
+    }
+
     /// The place of a device that a plan names. A number is that of the node. If devices were granted by UUID, it is
     /// NVML's number, by which `known` lists the devices of this host, or the place in the list if NVML's number is
     /// unknown.
@@ -150,17 +168,20 @@ impl Grant {
         }
     }
 
-    /// Its devices as the variable has them.
-    fn words(&self) -> String {
-        let ids: Vec<String> = self.devices.iter().map(|granted| granted.id.to_string()).collect();
-        format!("{}={}", self.variable, ids.join(","))
+    /// The variable with its value.
+    pub(crate) fn words(&self) -> String {
+        format!("{}={}", self.variable, self.text)
     }
 
     /// The fault of a trial that needs more devices.
     pub(crate) fn too_few(&self, wanted: usize) -> Fault {
         let wanted = words::count(wanted as u64, "GPU");
-        let sentence =
-            format!("a trial needs {wanted}, and {} names {}", self.variable, self.devices.len());
+        let has = match (self.devices.len(), self.text.trim().is_empty()) {
+            (0, true) => format!("{} is empty", self.variable),
+            (0, false) => format!("{} names none that is here", self.words()),
+            (n, _) => format!("{} names {n}", self.words()),
+        };
+        let sentence = format!("a trial needs {wanted}, and {has}");
         Fault::machine(sentence).hint("ask the scheduler for more, or take another host")
     }
 }

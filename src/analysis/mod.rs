@@ -15,6 +15,7 @@ pub(crate) use pareto::{Member, Pareto, pareto};
 pub(crate) use ranking::{Place, Ranked, Ranking, SIGNIFICANT, Statistic, rank};
 pub(crate) use settings::{
     DEVICES, Left, Observed, Over, Setting, Settings, Why, are_alike, in_words, number,
+    repeats_by_name,
 };
 
 use anyhow::Result;

@@ -24,6 +24,12 @@ const REPETITIONS: [&str; 11] = [
     "rep",
 ];
 
+/// Whether a parameter repeats a setting, as its name says.
+pub(crate) fn repeats_by_name(parameter: &str) -> bool {
+    let last = parameter.rsplit('.').next().unwrap_or_default();
+    REPETITIONS.contains(&last.to_lowercase().as_str())
+}
+
 /// Which GPU a trial was given is no part of its setting.
 pub(crate) const DEVICES: &str = "gpu_ids_abs";
 
@@ -168,11 +174,10 @@ impl Settings {
         let why = |column: &usize| match (by.is_empty(), asked.is_empty()) {
             (false, _) => (!by.contains(column)).then_some(Why::Asked),
             (true, false) => asked.contains(column).then_some(Why::Asked),
-            (true, true) => table.repeats(*column).then_some(Why::Replicates).or_else(|| {
-                let last = table.columns[*column].rsplit('.').next().unwrap_or_default();
-                let is_known = REPETITIONS.contains(&last.to_lowercase().as_str());
-                is_known.then_some(Why::Name)
-            }),
+            (true, true) => table
+                .repeats(*column)
+                .then_some(Why::Replicates)
+                .or_else(|| repeats_by_name(&table.columns[*column]).then_some(Why::Name)),
         };
         let mut seen: Vec<BTreeSet<String>> = vec![BTreeSet::new(); candidates.len()];
         for row in table.rows.iter().filter(meant) {

@@ -601,7 +601,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
         /// However many cells it has and however they are joined, a column has the last value that each row was given.
         #[test]

@@ -58,17 +58,9 @@ impl Pool {
         let (holds, holder) = (Holds::open(vars)?, Holder::own()?.sharing(share));
         let (devices, origin, known) = match devices::granted(vars) {
             Some(grant) => {
-                // Asking NVML takes a while, and a grant of numbers does not need it.
-                let is_number =
-                    |name: &str| matches!(DeviceId::parse(name), Some(DeviceId::Index(_)));
-                let ask = grant.devices.iter().any(|granted| !is_number(&granted.cuda));
-                let ask = ask && gpus::perhaps(vars);
-                let known = if ask { gpus::machine(vars) } else { Err(Missing::Library) };
-                (
-                    Vec::new(),
-                    Origin::Granted(grant),
-                    known.map_or_else(|_| Vec::new(), |m| m.devices),
-                )
+                let known = if gpus::perhaps(vars) { gpus::machine(vars).ok() } else { None };
+                let known = known.map_or_else(Vec::new, |machine| machine.devices);
+                (Vec::new(), Origin::Granted(grant.on(&known)), known)
             }
             None => match gpus::machine(vars) {
                 Ok(machine) => (machine.devices, Origin::Host, Vec::new()),
@@ -116,7 +108,7 @@ impl Pool {
         }
     }
 
-    /// The devices in words: `0, 1`.
+    /// The devices in words: `0, 1`; where a variable grants them, also which one.
     pub(crate) fn words(&self) -> String {
         let one = |device: &Device| match &self.origin {
             Origin::Granted(_) => None,
@@ -128,7 +120,11 @@ impl Pool {
             Origin::Granted(grant) => grant.devices.iter().map(|d| d.id.to_string()).collect(),
             _ => self.devices.iter().filter_map(one).collect(),
         };
-        if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+        let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+        match &self.origin {
+            Origin::Granted(grant) => format!("{all} ({})", grant.words()),
+            _ => all,
+        }
     }
 
     /// The hold of a device that a plan names; `None` if it is not there.

@@ -242,14 +242,17 @@ fn a_pool_hands_out_the_device_with_fewest_trials_in_an_order_that_is_always_the
     let pool = Pool::find(2, &vars).unwrap();
     let take = |count| pool.take(count).unwrap().map_err(|fault| fault.sentence);
     let visible = |count| take(count).unwrap().visible;
-    assert_eq!((pool.usable(), pool.words().as_str()), (3, "4, 5, 6"));
+    assert_eq!((pool.usable(), pool.words().as_str()), (3, "4, 5, 6 (CUDA_VISIBLE_DEVICES=4,5,6)"));
     let first = take(1).unwrap();
     assert_eq!((first.visible.as_str(), visible(1), visible(1)), ("4", "5".into(), "6".into()));
     assert_eq!((visible(2), visible(1)), ("4,5".into(), "6".into()));
     assert_eq!(take(1).unwrap_err(), "no GPU can be had, and 1 GPU is wanted");
     pool.give_back(&first).unwrap();
     assert_eq!(visible(1), "4");
-    assert_eq!(take(4).unwrap_err(), "a trial needs 4 GPUs, and CUDA_VISIBLE_DEVICES names 3");
+    assert_eq!(
+        take(4).unwrap_err(),
+        "a trial needs 4 GPUs, and CUDA_VISIBLE_DEVICES=4,5,6 names 3"
+    );
 }
 
 #[test]

@@ -152,9 +152,10 @@ mod tests {
         for n in [3, 5, 10, 30] {
             all.push((format!("t, normal, {n}"), coverage(n, 0.0, normal, of_mean)));
         }
+        // The bootstrap draws 1,999 times for each: more of it is in `scripts/bench simulations`.
+        all.push(("bootstrap, normal, 10".to_owned(), coverage(10, 0.0, normal, bootstrap)));
+        all.push(("bootstrap, skewed, 10".to_owned(), coverage(10, 1.0, exponential, bootstrap)));
         for n in [10, 20] {
-            all.push((format!("bootstrap, normal, {n}"), coverage(n, 0.0, normal, bootstrap)));
-            all.push((format!("bootstrap, skewed, {n}"), coverage(n, 1.0, exponential, bootstrap)));
             let truth = std::f64::consts::LN_2;
             all.push((format!("median, skewed, {n}"), coverage(n, truth, exponential, of_median)));
             all.push((format!("iqm, normal, {n}"), coverage(n, 0.0, normal, of_iqm)));

@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 use crate::collect::{Goal, assumed, is_gpu_sample};
 use crate::plan::value::json_float;
 
+/// Parameters of a trial: their names, with values as text.
+pub(crate) type Parameters = Vec<(String, String)>;
+
 /// The best of the trials that are done.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Best {
@@ -19,8 +22,8 @@ pub(crate) struct Best {
     pub(crate) trial: u64,
     /// Its number, with seven digits.
     pub(crate) value: f32,
-    /// The trial's parameters in words; empty until they have been read.
-    pub(crate) parameters: String,
+    /// Those of the trial; empty until they have been read.
+    pub(crate) parameters: Parameters,
 }
 
 /// The numbers that a trial that runs has logged: of each name the last one, the least and the greatest.
@@ -96,7 +99,7 @@ impl Choice {
         let better = |a: f32, b: f32| if max { a > b } else { a < b };
         let numbers = all.filter(|(_, value)| !value.is_nan());
         let (trial, value) = numbers.reduce(|a, b| if better(b.1, a.1) { b } else { a })?;
-        let (assumed, parameters) = (self.assumed, String::new());
+        let (assumed, parameters) = (self.assumed, Vec::new());
         Some(Best { metric, max, assumed, trial, value, parameters })
     }
 }

@@ -257,6 +257,9 @@ class Sweep:
     def best(self, key: Union[None, str, Callable[[Record], Any]] = None, mode: str = "min") -> Record:
         """The record of the trial that is done whose value is least or greatest (mode="max").
 
+        Where points differ in a seed or a fold, that is the luckiest trial, perhaps of none of the good settings: the command
+        `hpcsweep best` averages over seeds, and says which settings can be told apart.
+
         key: the name of a metric, that is what the function reported or a member of a dict that it returned
         (`"val.loss"`, `"loss.min"`); or a function that makes a number of a record.
         """

@@ -80,6 +80,14 @@ impl<'a> Shown<'a> {
         Self { cell, is_time: column.kind == Kind::Time && cell.as_f64().is_some() }
     }
 
+    /// As CSV has it. R takes a column of numbers with `nan` for one of texts, and reads `NaN` as everybody does.
+    pub(super) fn for_csv(self) -> Self {
+        match self.cell {
+            Cell::Text("nan") => Self { cell: Cell::Text("NaN"), ..self },
+            _ => self,
+        }
+    }
+
     /// Its text; `buffer` holds the text of what is none.
     fn text_in<'b>(self, buffer: &'b mut String) -> &'b str
     where

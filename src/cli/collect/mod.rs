@@ -161,7 +161,7 @@ impl Args {
     /// Refuses a sweep that is neither named nor here, if its results go into files.
     fn check_here(&self, named: &Named, context: &Context) -> Result<()> {
         match self.output.is_some() || self.tensorboard.is_some() {
-            true => sweeps::check_here(&named.sweeps, context),
+            true => sweeps::say_here(&named.sweeps, context),
             false => Ok(()),
         }
     }
@@ -354,7 +354,8 @@ pub(super) fn write_csv(sheet: &Sheet, safe: bool, out: &mut dyn Write) -> Resul
         let mut csv = csv::Writer::from_writer(out);
         for row in lines {
             let cells = sheet.columns.iter().enumerate();
-            csv_row(&mut csv, cells.map(|(c, column)| Shown::of(column, row.get(c))), safe)?;
+            let cells = cells.map(|(c, column)| Shown::of(column, row.get(c)).for_csv());
+            csv_row(&mut csv, cells, safe)?;
         }
         Ok(csv.flush()?)
     };

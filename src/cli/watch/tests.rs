@@ -105,7 +105,10 @@ fn large() -> Frame {
             assumed: true,
             trial: 4711,
             value: 0.012_345,
-            parameters: "lr=0.1 name=a\u{1b}[31m".to_owned(),
+            parameters: vec![
+                ("lr".to_owned(), "0.1".to_owned()),
+                ("name".to_owned(), "a\u{1b}[31m".to_owned()),
+            ],
         }),
         damage: vec![],
         notes: vec![

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::analysis::repeats_by_name;
 use crate::cause::{Cause, group};
 use crate::cli::out::aligned;
 use crate::plot::spark;
@@ -229,15 +230,24 @@ pub(super) fn pace(frame: &Frame) -> String {
     parts.join(", ")
 }
 
-/// The best trial so far, in words.
+/// The best trial so far, in words. Where seeds repeat a setting it is the one that was luckiest, and tells little of its setting.
 pub(super) fn best(frame: &Frame) -> Option<String> {
     let best = frame.best.as_ref()?;
     let goal = if best.max { "greatest" } else { "least" };
     let assumed = if best.assumed { ", assumed" } else { "" };
     let (value, trial) = (best.value, best.trial);
-    let mut words = format!("best {} {value} ({goal}{assumed}): trial {trial}", best.metric);
+    let names = best.parameters.iter().map(|(name, _)| name);
+    let repeating: Vec<String> =
+        names.filter(|name| repeats_by_name(name)).map(|name| format!("`{name}`")).collect();
+    let word = if repeating.is_empty() { "best" } else { "luckiest" };
+    let mut words = format!("{word} {} {value} ({goal}{assumed}): trial {trial}", best.metric);
     if !best.parameters.is_empty() {
-        words.push_str(&format!(", {}", best.parameters));
+        let each = |(name, value): &(String, String)| format!("{name}={value}");
+        let parameters: Vec<String> = best.parameters.iter().map(each).collect();
+        words.push_str(&format!(", {}", parameters.join(" ")));
+    }
+    if !repeating.is_empty() {
+        words.push_str(&format!("; `hpcsweep best` averages over {}", repeating.join(" and ")));
     }
     Some(printable(&words).into_owned())
 }

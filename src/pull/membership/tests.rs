@@ -315,11 +315,9 @@ fn expire_now(tree: &Tree, oracle: &mut Oracle, by: &Membership, dead: &str) {
 }
 
 #[test]
-fn nothing_is_lost_or_counted_twice_in_hundreds_of_random_schedules() {
+fn nothing_is_lost_or_counted_twice_in_random_schedules() {
     use rayon::prelude::*;
-    (1..=200u64)
-        .into_par_iter()
-        .for_each(|seed| schedule(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+    (1..=60u64).into_par_iter().for_each(|seed| schedule(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn made() -> impl Strategy<Value = Vec<Made>> {
 const SWEEPS: usize = 3;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     /// Whatever parts of one run several sweeps have, one of them each part whole.
     #[test]

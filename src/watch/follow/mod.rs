@@ -12,6 +12,7 @@ use anyhow::Result;
 use rayon::prelude::*;
 
 use super::Frame;
+use super::best::Parameters;
 use super::model::{Dealt, Elsewhere, Model};
 use super::whole::{Asking, Whole};
 use crate::collect::{Goal, text};
@@ -64,7 +65,7 @@ pub struct Watcher {
     /// Trials whose metric is read in one look, where no agents run the sweep.
     most: usize,
     /// The best trial of the last frame and its parameters.
-    described: RefCell<Option<(u64, String)>>,
+    described: RefCell<Option<(u64, Parameters)>>,
     decks: Vec<Deck>,
     engine: Engine,
     cost: Cost,
@@ -145,22 +146,21 @@ impl Watcher {
         self.engine = Engine::Whole(Box::new(whole));
     }
 
-    /// The parameters of a trial in words: a few small reads, once for each best trial.
-    fn parameters(&self, trial: u64) -> String {
-        if let Some((known, words)) = &*self.described.borrow()
+    /// The parameters of a trial as text: a few small reads, once for each best trial.
+    fn parameters(&self, trial: u64) -> Parameters {
+        if let Some((known, parameters)) = &*self.described.borrow()
             && *known == trial
         {
-            return words.clone();
+            return parameters.clone();
         }
-        let Ok((_, row)) = table::find(&self.tree, trial) else { return String::new() };
-        let words: Vec<String> = row
+        let Ok((_, row)) = table::find(&self.tree, trial) else { return Vec::new() };
+        let parameters: Parameters = row
             .params
             .iter()
-            .map(|(name, value)| format!("{name}={}", text(&value.to_json())))
+            .map(|(name, value)| (name.to_string(), text(&value.to_json())))
             .collect();
-        let words = words.join(" ");
-        *self.described.borrow_mut() = Some((trial, words.clone()));
-        words
+        *self.described.borrow_mut() = Some((trial, parameters.clone()));
+        parameters
     }
 
     /// Reads what is new, for about `patience`; `true` if that was not enough.

@@ -412,7 +412,7 @@ impl Schedule {
             self.agents.push(Agent { started, asleep: None, killed: false });
             let since = Instant::now();
             while !self.agents.is_empty() {
-                let is_stuck = since.elapsed() > Duration::from_secs(60);
+                let is_stuck = since.elapsed() > Duration::from_secs(240);
                 assert!(!is_stuck, "{}", self.text("stuck"));
                 self.bury();
                 std::thread::sleep(Duration::from_millis(5));

@@ -8,6 +8,7 @@ mod index;
 mod logs;
 mod looks_done;
 mod plot;
+mod recorded;
 mod report;
 mod report_serve;
 mod soundness;

@@ -48,7 +48,7 @@ impl Served {
 
     fn try_raw(&self, bytes: &[u8]) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_read_timeout(Some(Duration::from_secs(240)))?;
         stream.write_all(bytes)?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -183,7 +183,7 @@ fn clients_that_say_nothing_do_not_keep_others_out_for_long() {
         (0..30).map(|_| TcpStream::connect(("127.0.0.1", served.port)).unwrap()).collect();
     // Those beyond the most are sent away at once, the others when their time is over.
     let mut answer = String::new();
-    silent[29].set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    silent[29].set_read_timeout(Some(Duration::from_secs(240))).unwrap();
     silent[29].read_to_string(&mut answer).unwrap();
     assert_eq!(
         answer,

@@ -171,6 +171,15 @@ fn the_best_trial_so_far_is_shown_with_its_parameters_however_the_sweep_is_run()
         let page = world.run(&["watch", "--metric", "siz", "--max"]);
         assert!(page.ok().contains("no trial that is done has a metric `siz`\n"), "{}", page.out);
         assert_eq!(world.run(&["watch", "--metric", "size"]).code, 2);
+        // Of trials that repeat a setting it was the luckiest, and may be of none of the good settings.
+        world.write(
+            "seeds.toml",
+            &plan.replace("[grid]", "[grid]\nseed = [0, 1]").replace("\"s\"", "\"seeds\""),
+        );
+        world.run(&["submit", "seeds.toml", "--local", "-q"]).ok();
+        let page = world.run(&["watch", "seeds.toml"]);
+        let luckiest = "\nluckiest loss 1.5 (least, assumed): trial 1, seed=0 a=1; `hpcsweep best` averages over `seed`\n";
+        assert!(page.ok().contains(luckiest), "{}", page.out);
     }
 }
 
@@ -258,7 +267,7 @@ impl Dashboard {
     fn wait_until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let since = Instant::now();
         while !is_so(self) {
-            let left = Duration::from_secs(60).saturating_sub(since.elapsed());
+            let left = Duration::from_secs(240).saturating_sub(since.elapsed());
             let Ok(bytes) = self.out.recv_timeout(left) else {
                 panic!("waited for ever for {what}:\n{}\n{:?}", self.text(), self.raw);
             };

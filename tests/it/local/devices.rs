@@ -2,6 +2,7 @@
 //!
 //! `CUDA_VISIBLE_DEVICES` names the devices, so that no GPU is needed.
 
+use crate::support::gpus;
 use crate::support::plans::shell;
 use crate::support::slurm::{add_slurm, element};
 use crate::support::world::World;
@@ -37,9 +38,9 @@ fn a_device_that_is_not_there_is_refused_with_the_trials_number_before_anything_
         world.local(&shell(SHOW, rest), &[]).whole(),
         "\
 error: trial 1 names device 2 in `gpu_ids_abs`, which is not there
-  devices here: 0, 1
+  devices here: 0, 1 (CUDA_VISIBLE_DEVICES=0,1)
 error: trial 2 names device 7 in `gpu_ids_abs`, which is not there
-  devices here: 0, 1
+  devices here: 0, 1 (CUDA_VISIBLE_DEVICES=0,1)
 exit code 2
 "
     );
@@ -53,7 +54,7 @@ fn without_any_device_a_request_for_one_is_refused() {
         world.local(&shell(SHOW, "[resources]\ngpus_per_rank = 1\n"), &[]).whole(),
         "\
 error: trial 0 asks for 1 GPU, more than this machine has
-  devices here: none
+  devices here: none (CUDA_VISIBLE_DEVICES=)
 exit code 2
 "
     );
@@ -72,7 +73,7 @@ fn what_is_refused_for_several_trials_is_said_once() {
     };
     let rest: String = trials(1).take(2).chain(trials(2)).collect();
     world.write("plan.toml", &shell(SHOW, &rest));
-    let refusal = "error: trials 2-11 ask for 2 GPUs each, more than this machine has\n  devices here: 0\nexit code 2\n";
+    let refusal = "error: trials 2-11 ask for 2 GPUs each, more than this machine has\n  devices here: 0 (CUDA_VISIBLE_DEVICES=0)\nexit code 2\n";
     for how in [&["--local"][..], &["--local", "--pull"]] {
         let run = [&["submit", "plan.toml"], how].concat();
         assert!(world.run(&run).whole().ends_with(refusal), "{how:?}");
@@ -112,7 +113,7 @@ fn a_device_that_the_sweep_has_for_a_trial_and_that_is_gone_is_refused() {
     let plan = |device: u32| shell("exit 1", &format!("[[trials]]\ngpu_ids_abs = [{device}]\n"));
     assert_eq!(world.local(&plan(1), &[]).code, 1);
     world.set("CUDA_VISIBLE_DEVICES", "0");
-    let refusal = "error: trial 0 names device 1 in `gpu_ids_abs`, which is not there\n  devices here: 0\nexit code 2\n";
+    let refusal = "error: trial 0 names device 1 in `gpu_ids_abs`, which is not there\n  devices here: 0 (CUDA_VISIBLE_DEVICES=0)\nexit code 2\n";
     assert_eq!(world.local(&plan(0), &["--retry"]).whole(), refusal);
 }
 
@@ -185,10 +186,39 @@ fn an_allocation_says_which_devices_there_are() {
         world.local(&other, &[]).whole(),
         "\
 error: trial 0 names device 0 in `gpu_ids_abs`, which is not there
-  devices here: 4, 5
+  devices here: 4, 5 (SLURM_JOB_GPUS=4,5)
 exit code 2
 "
     );
+}
+
+/// CUDA gives a program none of the devices from the first on that is not there. A trial would run without its GPU, and nothing
+/// would tell.
+#[test]
+fn a_variable_that_names_a_device_that_is_not_there_grants_none_behind_it() {
+    let mut world = gpus::idle(2);
+    let refused = |world: &World, shown: &str| {
+        let words =
+            "error: trial 0 asks for 1 GPU, more than this machine has\n  devices here: none";
+        let ran = world.local(&shell(SHOW, "[resources]\ngpus_per_rank = 1\n"), &[]);
+        assert_eq!(ran.whole(), format!("{words} (CUDA_VISIBLE_DEVICES={shown})\nexit code 2\n"));
+        assert!(!world.exists("results"));
+    };
+    world.set("CUDA_VISIBLE_DEVICES", "7");
+    refused(&world, "7");
+    world.set("CUDA_VISIBLE_DEVICES", "7,0");
+    refused(&world, "7,0");
+    world.set("CUDA_VISIBLE_DEVICES", "1,7,0");
+    world.local(&shell(SHOW, "[resources]\ngpus_per_rank = 1\n"), &[]).ok();
+    assert_eq!(seen(&world, 1), ["1"]);
+}
+
+#[test]
+fn a_plan_may_name_a_device_by_its_uuid_where_numbers_are_granted() {
+    let mut world = gpus::idle(2);
+    world.set("CUDA_VISIBLE_DEVICES", "0,1");
+    world.local(&shell(SHOW, "[[trials]]\ngpu_ids_abs = [\"GPU-1\"]\n"), &[]).ok();
+    assert_eq!(seen(&world, 1), ["1"]);
 }
 
 /// A sweep whose trials and hooks say what they see.

@@ -54,7 +54,7 @@ fn devices_that_no_program_can_have_together_are_refused_before_anything_runs() 
     };
     let expected = "\
 error: trial 0 asks for 2 GPUs that no program can have together
-  devices here: MIG-a, MIG-b
+  devices here: MIG-a, MIG-b (CUDA_VISIBLE_DEVICES=MIG-a,MIG-b)
 hint: CUDA gives a program one MIG device, and none whose compute mode is prohibited
 exit code 2
 ";

@@ -55,27 +55,59 @@ fn passes(program: &str, folder: &str, pattern: &str, least: usize) -> String {
         .fold(String::new(), |all, line| all + line + "\n")
 }
 
-#[test]
-fn the_module_passes_its_tests() {
-    // The one that can do most: with torch and numpy, or else any.
-    let program = first_with(&PYTHONS, &format!("{IS_NEW}; import numpy, torch"))
+/// The one that can do most: with torch and numpy, or else any.
+fn ablest() -> &'static str {
+    first_with(&PYTHONS, &format!("{IS_NEW}; import numpy, torch"))
         .or_else(|| first_with(&PYTHONS, IS_NEW))
-        .unwrap_or_else(|| missing(&PYTHONS));
-    print!("{}", passes(program, "tests/python", "test*.py", 20));
+        .unwrap_or_else(|| missing(&PYTHONS))
 }
 
-#[test]
-fn functions_are_swept() {
-    let program = first_with(&PYTHONS, &format!("{IS_NEW}; import numpy"))
-        .or_else(|| first_with(&PYTHONS, IS_NEW))
-        .unwrap_or_else(|| missing(&PYTHONS));
-    print!("{}", passes(program, "tests/python/sweeps", "test_sweep.py", 15));
+fn oldest() -> &'static str {
+    first_with(&OLDEST, IS_NEW).unwrap_or_else(|| missing(&OLDEST))
 }
 
-#[test]
-fn functions_are_swept_by_the_oldest_python() {
-    let program = first_with(&OLDEST, IS_NEW).unwrap_or_else(|| missing(&OLDEST));
-    print!("{}", passes(program, "tests/python/sweeps", "test_[!s]*.py", 20));
+/// A test for each file, since the machine runs them side by side; the number is how many tests it has to run at least.
+macro_rules! files {
+    ($($name:ident: $program:ident, $folder:literal, $file:literal, $least:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            print!("{}", passes($program(), $folder, $file, $least));
+        })*
+
+        #[test]
+        fn every_file_of_tests_is_run() {
+            let mut named = vec![$(concat!($folder, "/", $file)),*];
+            named.push("tests/python/sweeps/test_notebook.py");
+            for folder in ["tests/python", "tests/python/sweeps"] {
+                for entry in Path::new(ROOT).join(folder).read_dir().unwrap() {
+                    let name = entry.unwrap().file_name().into_string().unwrap();
+                    let is_named = named.contains(&format!("{folder}/{name}").as_str());
+                    assert!(is_named || !name.starts_with("test_"), "{name}");
+                }
+            }
+        }
+    };
+}
+
+files! {
+    the_cases_of_syncs_pass: ablest, "tests/python", "test_cases.py", 1;
+    the_tests_of_groups_pass: ablest, "tests/python", "test_groups.py", 1;
+    the_tests_of_loaders_pass: ablest, "tests/python", "test_loaders.py", 10;
+    the_tests_of_syncs_pass: ablest, "tests/python", "test_sync.py", 10;
+    the_tests_of_values_pass: ablest, "tests/python", "test_values.py", 5;
+    functions_are_swept: ablest, "tests/python/sweeps", "test_sweep.py", 15;
+    functions_that_spawn_are_swept: ablest, "tests/python/sweeps", "test_spawn.py", 5;
+    answers_of_the_oldest_python_hold: oldest, "tests/python/sweeps", "test_answers.py", 3;
+    calls_of_the_oldest_python_cost_little: oldest, "tests/python/sweeps", "test_cost.py", 1;
+    damage_is_told_by_the_oldest_python: oldest, "tests/python/sweeps", "test_damage.py", 1;
+    ends_are_those_of_the_oldest_python: oldest, "tests/python/sweeps", "test_ends.py", 2;
+    jobs_run_with_the_oldest_python: oldest, "tests/python/sweeps", "test_jobs.py", 5;
+    killed_processes_of_the_oldest_python_cost_nothing: oldest, "tests/python/sweeps", "test_killed.py", 1;
+    lazy_functions_are_refused_by_the_oldest_python: oldest, "tests/python/sweeps", "test_lazy.py", 2;
+    points_are_swept_by_the_oldest_python: oldest, "tests/python/sweeps", "test_points.py", 8;
+    pools_work_with_the_oldest_python: oldest, "tests/python/sweeps", "test_pool.py", 8;
+    trials_are_as_the_oldest_python_sees_them: oldest, "tests/python/sweeps", "test_trial.py", 4;
+    usage_is_measured_of_the_oldest_python: oldest, "tests/python/sweeps", "test_usage.py", 1;
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_hpcsweep");
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// How long an event is waited for. Far more than any takes: reaching it means it does not happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The outcome of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -260,7 +260,7 @@ fn act(sweep: &mut Sweep, step: &Step, check: Check) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..Default::default() })]
 
     /// The claim holds for damage to any record if all files are looked at, and otherwise for damage to records of trials
     /// that are not done.

@@ -315,7 +315,7 @@ fn act(sweep: &mut Sweep, step: &Step, check: Check) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn readers_of_bundles_see_the_same_with_an_index_as_without(
