@@ -231,7 +231,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     let named = args.select.read(&args.named)?;
     if args.output.is_some() {
-        sweeps::say_here(&named.sweeps, context)?;
+        sweeps::check_here(&named.sweeps, context)?;
     }
     let sweeps = collect::stand(&named, args.offline, context)?;
     let table = results::table(&sweeps, &[])?;

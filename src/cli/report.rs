@@ -73,7 +73,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let Named { sweeps, wanted } = args.select.read(&args.named)?;
     if args.serve.is_none() {
-        sweeps::say_here(&sweeps, context)?;
+        sweeps::check_here(&sweeps, context)?;
     }
     let (tree, identity) = sweeps::one(&sweeps, context)?;
     let goal = if args.max { Goal::Max } else { Goal::Min };

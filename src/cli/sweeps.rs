@@ -109,21 +109,6 @@ pub(super) fn check_here(named: &[String], context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// As [`check_here`], for verbs whose own words do not name the sweep: says which one is meant where none is named.
-///
-/// # Errors
-/// As [`check_here`].
-pub(super) fn say_here(named: &[String], context: &Context) -> Result<()> {
-    check_here(named, context)?;
-    if named.is_empty() {
-        match near(context).as_slice() {
-            [one] => context.out.say(&format!("the sweep here: {}", disk::named(one))),
-            all => context.out.say(&format!("{} sweeps here", all.len())),
-        }
-    }
-    Ok(())
-}
-
 /// Refuses to write within a sweep: its folder has what its jobs need, and nothing else.
 ///
 /// # Errors

@@ -161,7 +161,7 @@ impl Args {
     /// Refuses a sweep that is neither named nor here, if its results go into files.
     fn check_here(&self, named: &Named, context: &Context) -> Result<()> {
         match self.output.is_some() || self.tensorboard.is_some() {
-            true => sweeps::say_here(&named.sweeps, context),
+            true => sweeps::check_here(&named.sweeps, context),
             false => Ok(()),
         }
     }

@@ -354,7 +354,7 @@ fn of_values_that_are_all_nan_there_is_no_least_one() {
         "for i in 1 2; do echo \"{\\\"loss\\\": $HPCSWEEP_PARAM_V}\" >>$HPCSWEEP_METRICS; done";
     world.local(&shell(code, "[grid]\nv = [\"NaN\", \"3\"]\n"), &["-q"]).ok();
     let columns = ["collect", "--format", "csv", "--columns", "v,loss,loss.min,loss.max"];
-    let expected = "v,loss,loss.min,loss.max\nNaN,nan,nan,nan\n3,3,3,3\n";
+    let expected = "v,loss,loss.min,loss.max\nNaN,NaN,NaN,NaN\n3,3,3,3\n";
     assert_eq!(world.run(&columns).ok(), expected);
     let best = world.run(&["best", "-m", "loss.min", "--min"]);
     assert_eq!(best.ok().lines().next(), Some("trial 1: loss.min = 3  ▄▄  (v=3)"));

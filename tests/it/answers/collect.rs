@@ -94,7 +94,7 @@ fn the_aligned_table_shows_the_same_cells() {
 fn the_ending_of_the_file_says_how_it_is_written() {
     let world = trained();
     let ran = world.run(&["collect", "-o", "t.csv"]);
-    assert_eq!(ran.whole(), "the sweep here: results/s\n4 rows in t.csv\nexit code 0\n");
+    assert_eq!(ran.whole(), "4 rows in t.csv\nexit code 0\n");
     assert_eq!(steady(&world, &world.read("t.csv")), CSV);
     world.run(&["collect", "-o", "t.jsonl"]).ok();
     assert_eq!(world.read("t.jsonl"), world.run(&["collect", "--format", "jsonl"]).out);
@@ -246,8 +246,7 @@ fn a_place_where_nothing_can_be_written_is_refused_with_what_helps() {
     let refused = |place: &str| world.run(&["collect", "-o", place]).whole();
     assert_eq!(
         refused("missing/table.csv"),
-        "the sweep here: results/s\n\
-         error: cannot write `missing/table.csv`: no such file or directory\n\
+        "error: cannot write `missing/table.csv`: no such file or directory\n\
          hint: there is no folder `$WORLD/missing`: make it first\nexit code 4\n"
     );
     let script = "results/script.py";
@@ -426,8 +425,7 @@ fn a_device_a_pipe_or_a_link_that_is_named_stays_what_it_is() {
     let full = ["collect", "--format", "csv", "-o", "/dev/full"];
     assert_eq!(
         world.run(&full).whole(),
-        "the sweep here: results/s\n\
-         error: cannot write `/dev/full`: no space left on device\n\
+        "error: cannot write `/dev/full`: no space left on device\n\
          hint: free some space (or inodes) and run the same command again; nothing is lost\nexit code 4\n"
     );
     // By its own name, as a pipe.

@@ -60,7 +60,7 @@ fn a_report_is_one_file_that_says_what_a_sweep_came_to() {
     let world = World::new();
     world.local(PLAN, &["-q"]);
     let ran = world.run(&["report", "--metric", "loss", "--min"]);
-    assert_eq!(ran.whole(), "the sweep here: results/s\n8 trials in report.html\nexit code 0\n");
+    assert_eq!(ran.whole(), "8 trials in report.html\nexit code 0\n");
     let page = world.read("report.html");
     let answers = between(&page, "<dl class=\"answers\">", "</dl>");
     for words in [

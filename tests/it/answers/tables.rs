@@ -274,7 +274,7 @@ fn columns_are_chosen_and_rows_are_sorted() {
     };
     assert_eq!(
         csv(&["--columns", "n,loss,state", "--sort", "loss"]),
-        "n,loss,state\n1,0.5,done\n3,1,done\n2,nan,done\n4,,failed\n"
+        "n,loss,state\n1,0.5,done\n3,1,done\n2,NaN,done\n4,,failed\n"
     );
     assert_eq!(
         csv(&["--columns=n", "--columns=state", "--sort", "-state,-loss"]),
