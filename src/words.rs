@@ -200,6 +200,13 @@ pub(crate) fn within(number: f64, half: f64) -> String {
     }
 }
 
+/// Both ends of an interval with the digits that its width leaves sense: `[0.310, 0.333]`; empty without one.
+pub(crate) fn ends(interval: Option<[f64; 2]>) -> String {
+    let Some([low, high]) = interval else { return String::new() };
+    let half = (high - low) / 2.0;
+    format!("[{}, {}]", within(low, half), within(high, half))
+}
+
 /// Seconds as people read them: "0.3 s", "42 s", "3 min 20 s", "2 h 05 min", "3 d 04 h".
 pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;

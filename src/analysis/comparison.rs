@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::collect::{Table, Trial};
+use crate::collect::Table;
 use crate::stats::{self, Test};
 
 use super::settings::{Left, key, number};
@@ -77,7 +77,12 @@ pub(crate) fn compare(
         let test = stats::paired(&paired.pairs, resolution)?;
         Some((*unit, paired, test))
     });
-    let costs = COSTS.iter().map(|name| cost(table, sides, name)).collect();
+    let of_sides = sides.each_ref().map(|side| costs(table, &side.rows));
+    let cost = |(at, column): (usize, &&'static str)| Cost {
+        column,
+        means: of_sides.map(|means| means[at]),
+    };
+    let costs = COSTS.iter().enumerate().map(cost).collect();
     let [a, b] = known.each_ref().map(|known| known.left);
     if let Some((unit, paired, test)) = paired.max_by(|a, b| a.2.p.total_cmp(&b.2.p)) {
         let (first, second) = paired.pairs.iter().copied().unzip();
@@ -167,12 +172,12 @@ fn means(all: impl Iterator<Item = (String, f64)>) -> Vec<f64> {
     groups.iter().map(|group| stats::mean(group)).collect()
 }
 
-fn cost(table: &Table, sides: &[Side; 2], name: &'static str) -> Cost {
-    let column = table.columns.iter().position(|known| known == name);
-    let of = |side: &Side| {
-        let cell = |row: &Trial| table.cell(row, column?).number();
-        let values: Vec<f64> = side.rows.iter().filter_map(|at| cell(&table.rows[*at])).collect();
+/// What ended trials of some rows cost on average: a figure for each column of [`COSTS`], where any trial has it.
+pub(crate) fn costs(table: &Table, rows: &[usize]) -> [Option<f64>; COSTS.len()] {
+    COSTS.map(|name| {
+        let column = table.columns.iter().position(|known| known == name)?;
+        let cell = |at: &usize| table.cell(&table.rows[*at], column).number();
+        let values: Vec<f64> = rows.iter().filter_map(cell).collect();
         (!values.is_empty()).then(|| stats::mean(&values))
-    };
-    Cost { column: name, means: [of(&sides[0]), of(&sides[1])] }
+    })
 }

@@ -322,11 +322,21 @@ fn divided(cells: &[Cell<'_>]) -> Option<Divided> {
         let is_clear = words.len() <= MOST_LEVELS || words.len() * 4 <= cells.len();
         return is_clear.then_some(Divided { levels, words, is_ordered: false, is_range: false });
     }
-    Some(divided_numbers(cells))
+    Some(divided_numbers(cells, MOST_LEVELS))
 }
 
-/// Of numbers: their values, or as many ranges as are told apart.
-fn divided_numbers(cells: &[Cell<'_>]) -> Divided {
+/// Of numbers that have more than so many values: the range of each, and the ranges in words. `None` where the values are fewer, or
+/// one is no number.
+pub(crate) fn ranges(cells: &[Cell<'_>], most: usize) -> Option<(Vec<usize>, Vec<String>)> {
+    if cells.iter().any(|cell| cell.as_f64().is_none()) {
+        return None;
+    }
+    let divided = divided_numbers(cells, most);
+    divided.is_range.then_some((divided.levels, divided.words))
+}
+
+/// Of numbers: their values or, of more than `most`, as many ranges with as many cells each.
+fn divided_numbers(cells: &[Cell<'_>], most: usize) -> Divided {
     let order = |a: &Cell<'_>, b: &Cell<'_>| a.order(*b).unwrap_or(Ordering::Equal);
     let mut sorted = cells.to_vec();
     // Equal numbers stay as the plan has written them first.
@@ -337,7 +347,7 @@ fn divided_numbers(cells: &[Cell<'_>]) -> Divided {
         Cell::Float(number) => words::Figures::EXACT.of(*number),
         cell => cell.text().into_owned(),
     };
-    let is_range = distinct.len() > MOST_LEVELS;
+    let is_range = distinct.len() > most;
     if !is_range {
         let level = |cell: &Cell<'_>| distinct.partition_point(|known| order(known, cell).is_lt());
         let levels = cells.iter().map(level).collect();
@@ -346,7 +356,7 @@ fn divided_numbers(cells: &[Cell<'_>]) -> Divided {
     }
     // The first value of each range but the first.
     let mut from: Vec<Cell<'_>> =
-        (1..MOST_LEVELS).map(|part| sorted[part * sorted.len() / MOST_LEVELS]).collect();
+        (1..most).map(|part| sorted[part * sorted.len() / most]).collect();
     from.dedup_by(|a, b| order(a, b).is_eq());
     from.retain(|first| order(first, &sorted[0]).is_gt());
     let level = |cell: &Cell<'_>| from.partition_point(|first| order(first, cell).is_le());

@@ -9,10 +9,10 @@ mod pareto;
 mod ranking;
 mod settings;
 
-pub(crate) use comparison::{Comparison, Cost, Side, compare};
-pub(crate) use effects::{Effects, Level, Method, effects};
+pub(crate) use comparison::{Comparison, Cost, Side, compare, costs};
+pub(crate) use effects::{Effects, Level, Method, effects, ranges};
 pub(crate) use pareto::{Member, Pareto, pareto};
-pub(crate) use ranking::{Place, Ranked, Ranking, SIGNIFICANT, Statistic, rank};
+pub(crate) use ranking::{Figures, Place, Ranked, Ranking, Statistic, rank};
 pub(crate) use settings::{
     DEVICES, Left, Observed, Over, Setting, Settings, Why, are_alike, in_words, number,
     repeats_by_name,

@@ -1,8 +1,11 @@
 //! Which setting is best by a metric, and which cannot be told from it.
 
+use serde::Serialize;
+
 use super::settings::{Left, Observed, Settings};
 use crate::collect::{Goal, Table};
 use crate::stats::{self, Interval};
+use crate::words;
 
 /// What of a sample decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -55,11 +58,51 @@ pub(crate) struct Ranked {
     pub(crate) observed: Observed,
     /// The statistic of its values, by which settings are ordered.
     pub(crate) value: f64,
+    /// The 95 % interval of that; `None` where trials failed: of those that were spared, nothing tells how far the others are.
+    pub(crate) interval: Option<Interval>,
     /// Whether it is compared.
     pub(crate) place: Place,
     /// The probability of its difference from the best one if there is none in truth, corrected for the choice of the best
     /// among all (Bonferroni, over each two); `None` for the best, and where too few numbers are known.
     pub(crate) p: Option<f64>,
+}
+
+/// The figures of a setting in words, the same wherever they are shown; empty where there is none.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Figures {
+    /// The statistic, such as the mean.
+    pub(crate) value: String,
+    /// Its interval.
+    pub(crate) interval: String,
+    /// The standard deviation of its numbers.
+    pub(crate) sd: String,
+    /// How many numbers there are.
+    pub(crate) n: String,
+    /// How many of its trials gave none: `3/10`.
+    pub(crate) failed: String,
+    /// See [`Ranked::p`].
+    pub(crate) p: String,
+}
+
+impl Ranked {
+    /// What is printed of it.
+    pub(crate) fn figures(&self) -> Figures {
+        let half = self.interval.map_or(0.0, |[low, high]| (high - low) / 2.0);
+        let sd = Some(stats::sd(&self.observed.values)).filter(|sd| !sd.is_nan());
+        Figures {
+            value: words::within(self.value, half),
+            interval: words::ends(self.interval),
+            sd: sd.map_or_else(String::new, |sd| words::figures(sd, 3)),
+            n: self.observed.values.len().to_string(),
+            failed: self.observed.failed().unwrap_or_default(),
+            p: self.p.map_or_else(String::new, |p| words::figures(p, 2)),
+        }
+    }
+
+    /// Whether it cannot be told from the best.
+    pub(crate) fn is_tied(&self) -> bool {
+        self.p.is_some_and(|p| p >= SIGNIFICANT)
+    }
 }
 
 /// The settings of a table, the best first.
@@ -83,7 +126,17 @@ pub(crate) const SIGNIFICANT: f64 = 0.05;
 impl Ranking {
     /// The settings that cannot be told from the best.
     pub(crate) fn ties(&self) -> impl Iterator<Item = &Ranked> {
-        self.ranked.iter().filter(|ranked| ranked.p.is_some_and(|p| p >= SIGNIFICANT))
+        self.ranked.iter().filter(|ranked| ranked.is_tied())
+    }
+
+    /// The test behind each `p`, in words.
+    pub(crate) fn test(&self) -> &'static str {
+        match self.is_paired {
+            true => "paired t test, corrected for the choice of the best",
+            false => {
+                "t test, paired where trials agree in what is averaged over, corrected for the choice of the best"
+            }
+        }
     }
 }
 
@@ -107,10 +160,11 @@ pub(crate) fn rank(
             empty += 1;
             continue;
         }
-        let (value, _) = statistic.of(&observed.values);
+        let (value, interval) = statistic.of(&observed.values);
         let is_whole = observed.left.bad() == 0 && !value.is_nan();
         let place = if is_whole { Place::Ranked } else { Place::Failed };
-        ranked.push(Ranked { setting: at, observed, value, place, p: None });
+        let interval = interval.filter(|_| is_whole);
+        ranked.push(Ranked { setting: at, observed, value, interval, place, p: None });
     }
     let has_several = ranked.iter().any(|ranked| ranked.observed.values.len() > 1);
     for one in ranked.iter_mut().filter(|one| has_several && one.observed.values.len() == 1) {

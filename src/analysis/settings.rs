@@ -228,6 +228,24 @@ impl Settings {
         Self { over: self.over.clone(), list, repeated: self.repeated, alike: self.alike.clone() }
     }
 
+    /// The columns in which settings differ.
+    pub(crate) fn varied(&self) -> Vec<usize> {
+        let Some(first) = self.list.first() else { return Vec::new() };
+        let differs = |at: &usize| {
+            self.list.iter().any(|setting| setting.values[*at].1 != first.values[*at].1)
+        };
+        (0..first.values.len()).filter(differs).map(|at| first.values[at].0).collect()
+    }
+
+    /// The values of a setting in some columns, in words.
+    pub(crate) fn cells(&self, setting: usize, columns: &[usize]) -> Vec<String> {
+        let cell = |column: &usize| {
+            let value = self.list[setting].values.iter().find(|(known, _)| known == column);
+            value.map_or_else(String::new, |(_, value)| self.text(*column, value))
+        };
+        columns.iter().map(cell).collect()
+    }
+
     /// The value of a column in words; texts are quoted where a number reads alike.
     pub(crate) fn text(&self, column: usize, value: &Value) -> String {
         in_words(value, self.alike.contains(&column))

@@ -246,12 +246,12 @@ fn pareto(
 }
 
 fn pareto_text(table: &Table, settings: &Settings, pareto: &Pareto, args: &Args) -> String {
-    let varied = varied(settings);
+    let varied = settings.varied();
     let mut head: Vec<String> = varied.iter().map(|c| table.columns[*c].clone()).collect();
     head.extend(args.metrics.0.iter().map(|(name, _)| headed(name, args.statistic)));
     head.extend(["n".to_owned(), "trials".to_owned()]);
     let row = |one: &Member| {
-        let mut cells = setting_cells(settings, one.setting, &varied);
+        let mut cells = settings.cells(one.setting, &varied);
         cells.extend(one.observed.iter().map(|own| {
             let (value, interval) = args.statistic.of(&own.values);
             with_interval(value, interval)
@@ -289,36 +289,14 @@ fn headed(metric: &str, statistic: Statistic) -> String {
     }
 }
 
-/// The columns in which settings differ.
-fn varied(settings: &Settings) -> Vec<usize> {
-    let Some(first) = settings.list.first() else { return Vec::new() };
-    let differs = |at: &usize| {
-        settings.list.iter().any(|setting| setting.values[*at].1 != first.values[*at].1)
-    };
-    (0..first.values.len()).filter(differs).map(|at| first.values[at].0).collect()
-}
-
-fn setting_cells(settings: &Settings, setting: usize, columns: &[usize]) -> Vec<String> {
-    let cell = |column: &usize| {
-        let value = settings.list[setting].values.iter().find(|(known, _)| known == column);
-        value.map_or_else(String::new, |(_, value)| settings.text(*column, value))
-    };
-    columns.iter().map(cell).collect()
-}
-
 /// A value with its interval, `0.321 [0.310, 0.333]`; without one, the value to six digits.
 pub(super) fn with_interval(value: f64, interval: Option<Interval>) -> String {
     match interval {
-        Some([low, high]) => format!("{} {}", within(value, (high - low) / 2.0), ends(interval)),
+        Some([low, high]) => {
+            format!("{} {}", within(value, (high - low) / 2.0), words::ends(interval))
+        }
         None => words::figures(value, 6),
     }
-}
-
-/// `[0.310, 0.333]`; empty without an interval.
-pub(super) fn ends(interval: Option<Interval>) -> String {
-    let Some([low, high]) = interval else { return String::new() };
-    let half = (high - low) / 2.0;
-    format!("[{}, {}]", within(low, half), within(high, half))
 }
 
 /// Names of trials in a table: numbers, with their sweep where there are several.
@@ -397,7 +375,7 @@ fn settings_text(
     args: &Args,
 ) -> String {
     let (metric, _) = &args.metrics.0[0];
-    let varied = varied(settings);
+    let varied = settings.varied();
     let has_bootstrap = args.statistic == Statistic::Mean
         && shown.iter().any(|one| stats::bootstrap(&one.observed.values).is_some());
     let mut head: Vec<String> = varied.iter().map(|c| table.columns[*c].clone()).collect();
@@ -414,22 +392,16 @@ fn settings_text(
         .iter()
         .enumerate()
         .map(|(place, one)| {
-            let values = &one.observed.values;
-            let (value, interval) = args.statistic.of(values);
-            // Of the trials that were spared, nothing tells how far the others are.
+            let figures = one.figures();
+            let mut cells = settings.cells(one.setting, &varied);
+            cells.extend([figures.value, figures.interval]);
             let is_whole = one.place != Place::Failed;
-            let interval = interval.filter(|_| is_whole);
-            let half = interval.map_or(0.0, |[low, high]| (high - low) / 2.0);
-            let mut cells = setting_cells(settings, one.setting, &varied);
-            cells.push(within(value, half));
-            cells.push(ends(interval));
-            let bootstrap = || ends(stats::bootstrap(values).filter(|_| is_whole));
+            let bootstrap =
+                || words::ends(stats::bootstrap(&one.observed.values).filter(|_| is_whole));
             cells.extend(has_bootstrap.then(bootstrap));
-            let sd = stats::sd(values);
-            cells.push(if sd.is_nan() { String::new() } else { words::figures(sd, 3) });
-            cells.push(values.len().to_string());
-            cells.extend(has_failed.then(|| one.observed.failed().unwrap_or_default()));
-            cells.push(one.p.map_or_else(String::new, |p| words::figures(p, 2)));
+            cells.extend([figures.sd, figures.n]);
+            cells.extend(has_failed.then_some(figures.failed));
+            cells.push(figures.p);
             cells.extend(curves.as_ref().map(|curves| curves[place].clone()));
             cells.push(trials_text(table, &one.observed.rows));
             cells
@@ -444,7 +416,7 @@ fn settings_text(
         );
     }
     out.push_str(&ties_text(table, settings, ranking));
-    out.push_str(&chosen_text(table, settings, ranking, args.statistic));
+    out.push_str(&chosen_text(table, settings, ranking));
     out.push_str(&left_text(ranking.left));
     let alone = ranking.ranked.iter().filter(|one| one.place == Place::Alone).count() as u64;
     if alone > 0 {
@@ -484,12 +456,7 @@ fn warning(table: &Table, settings: &Settings, ranking: &Ranking) -> String {
 }
 
 /// That the best one was chosen by the numbers that its interval is made of, and what tells more.
-fn chosen_text(
-    table: &Table,
-    settings: &Settings,
-    ranking: &Ranking,
-    statistic: Statistic,
-) -> String {
+fn chosen_text(table: &Table, settings: &Settings, ranking: &Ranking) -> String {
     let among = ranking.ranked.iter().filter(|one| one.place == Place::Ranked).count() as u64;
     let (Some(best), true) = (ranking.ranked.first(), among > 1) else { return String::new() };
     let tied = std::iter::once(best).chain(ranking.ties());
@@ -504,7 +471,7 @@ fn chosen_text(
         }
         (false, _) => String::new(),
     };
-    let interval = match statistic.of(&best.observed.values).1 {
+    let interval = match best.interval {
         Some(_) => ", and its interval holds the truth in fewer than 95 % of such cases",
         None => "",
     };
@@ -518,7 +485,8 @@ fn chosen_text(
 /// The condition of `--where` that holds for a setting; `None` where names or values have no place in one.
 fn condition(table: &Table, settings: &Settings, setting: usize) -> Option<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let parts: Option<Vec<String>> = varied(settings)
+    let parts: Option<Vec<String>> = settings
+        .varied()
         .into_iter()
         .map(|column| {
             let name = &table.columns[column];
@@ -535,12 +503,7 @@ fn condition(table: &Table, settings: &Settings, setting: usize) -> Option<Strin
 fn ties_text(table: &Table, settings: &Settings, ranking: &Ranking) -> String {
     let ties: Vec<&Ranked> = ranking.ties().collect();
     let tested = ranking.ranked.iter().filter(|one| one.p.is_some()).count();
-    let how = match ranking.is_paired {
-        true => "paired t test, corrected for the choice of the best",
-        false => {
-            "t test, paired where trials agree in what is averaged over, corrected for the choice of the best"
-        }
-    };
+    let how = ranking.test();
     if tested == 0 {
         return String::new();
     }
@@ -614,7 +577,7 @@ fn setting_object(table: &Table, settings: &Settings, ranked: &Ranked, args: &Ar
     };
     object.insert("place".into(), json!(place));
     object.insert("p".into(), json!(ranked.p));
-    object.insert("is_tied".into(), json!(ranked.p.map(|p| p >= analysis::SIGNIFICANT)));
+    object.insert("is_tied".into(), json!(ranked.p.map(|_| ranked.is_tied())));
     let over: Vec<&String> = settings.over.iter().map(|over| &table.columns[over.column]).collect();
     object.insert("over".into(), json!(over));
     object.insert("trials".into(), json!(trial_names(table, &ranked.observed.rows)));

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::best::{Repeats, ends, failed_text, left_object, left_text, sample_object};
+use super::best::{Repeats, failed_text, left_object, left_text, sample_object};
 use super::metrics::CurveStatistics;
 use super::out::aligned;
 use super::spark::Curves;
@@ -20,7 +20,7 @@ use crate::plan::value::float_json;
 use crate::select::{Wanted, is_set};
 use crate::stats::{self, Test};
 use crate::status::Status;
-use crate::words::{self, count, figures, within};
+use crate::words::{self, count, ends, figures, within};
 
 /// Compare two settings, sweeps or sets of trials by a metric, and in what they cost
 #[derive(Debug, clap::Args)]

@@ -59,7 +59,14 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
         let (all, longer) = together(wish.sweeps, table, rows, along, name)?;
         // A trial may have logged a place twice.
         let own: Vec<usize> = all.iter().map(|(_, values)| values.len().min(rows.len())).collect();
-        let points = means(all, wish.band);
+        if wish.log[1] {
+            groups::check_log(
+                name,
+                "--log-y",
+                all.iter().flat_map(|(_, values)| values.iter().copied()),
+            )?;
+        }
+        let points = means(all, wish.band, wish.log[1]);
         if points.len() > 1 {
             cut += usize::from(longer > 0);
             counts.extend(own);
@@ -74,14 +81,12 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
     let xs = || all().map(|point| point.x);
     let ys =
         || all().flat_map(|p| [Some(p.y), p.ends.map(|e| e[0]), p.ends.map(|e| e[1])]).flatten();
-    for (log, option, name) in [(wish.log[0], "--log-x", along), (wish.log[1], "--log-y", name)] {
-        let values = all().map(|p| if option == "--log-x" { p.x } else { p.y });
-        if log {
-            groups::check_log(name, option, values)?;
-        }
+    if wish.log[0] {
+        groups::check_log(along, "--log-x", xs())?;
     }
+    let has_ends = all().any(|point| point.ends.is_some());
     let mut caption =
-        vec![means_words(&counts, wish.band, all().any(|point| point.ends.is_some()))];
+        vec![means_words(&counts, wish.band.words(wish.log[1]).filter(|_| has_ends), wish.log[1])];
     caption.extend(grouped.caption(table, true));
     if cut > 0 {
         let ended = if cut == 1 {
@@ -169,13 +174,14 @@ pub(crate) fn mean_curve(
     Ok(all.iter().map(|(_, values)| stats::mean(values)).collect())
 }
 
-/// `mean of 5 trials; around it one standard deviation`.
-pub(super) fn means_words(counts: &[usize], band: Band, has_ends: bool) -> String {
+/// `mean of 5 trials; around it one standard deviation`; `band` says what is around.
+pub(super) fn means_words(counts: &[usize], band: Option<&str>, is_log: bool) -> String {
     let trials = counted(counts.iter().copied());
-    match band.words().filter(|_| has_ends) {
+    let mean = if is_log { "geometric mean" } else { "mean" };
+    match band {
         _ if counts.iter().all(|n| *n < 2) => "each value is that of one trial".to_owned(),
-        Some(words) => format!("mean of {trials}; around it {words}"),
-        None => format!("mean of {trials}"),
+        Some(words) => format!("{mean} of {trials}; around it {words}"),
+        None => format!("{mean} of {trials}"),
     }
 }
 
@@ -196,7 +202,7 @@ fn order(wish: &Wish, grouped: &Grouped) -> Vec<usize> {
         let ranking = analysis::rank(wish.table, settings, grouped.metric, goal, Statistic::Mean);
         return ranking.ranked.iter().map(|one| one.setting).filter(has_numbers).collect();
     }
-    if let [column] = groups::varied(settings)[..] {
+    if let [column] = settings.varied()[..] {
         let number = |at: &usize| json_float(groups::value(&settings.list[*at], column));
         if all.iter().all(|at| number(at).is_some()) {
             all.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
@@ -208,7 +214,7 @@ fn order(wish: &Wish, grouped: &Grouped) -> Vec<usize> {
 /// What the labels of lines are values of, if it is one column, and the labels.
 fn labels(wish: &Wish, grouped: &Grouped, order: &[usize]) -> (Option<String>, Vec<String>) {
     let settings = &grouped.settings;
-    let varied = groups::varied(settings);
+    let varied = settings.varied();
     let value = |at: &usize, column: usize| groups::value(&settings.list[*at], column);
     match varied[..] {
         [] => (None, order.iter().map(|_| "all trials".to_owned()).collect()),
@@ -234,13 +240,14 @@ fn labels(wish: &Wish, grouped: &Grouped, order: &[usize]) -> (Option<String>, V
 }
 
 /// Mean and what is around it at each place, at most [`POINTS`] of them, the first and the last included.
-fn means(all: Vec<Place>, band: Band) -> Vec<Point> {
+fn means(all: Vec<Place>, band: Band, is_log: bool) -> Vec<Point> {
     let last = all.len().saturating_sub(1);
     let kept = last.min(POINTS - 1);
     let place = |i: usize| (i * last).checked_div(kept).unwrap_or(0);
     let point = |i: usize| {
         let (x, values) = all.get(place(i))?;
-        Some(Point { x: *x, y: stats::mean(values), ends: band.of(values) })
+        let (y, ends) = band.of(values, is_log);
+        Some(Point { x: *x, y, ends })
     };
     (0..=kept).filter_map(point).collect()
 }
@@ -260,9 +267,10 @@ mod tests {
     #[test]
     fn a_long_curve_keeps_its_ends() {
         let all: Vec<(f64, Vec<f64>)> = (0..5000).map(|i| (f64::from(i), vec![1.0, 3.0])).collect();
-        let points = means(all, Band::Range);
+        let points = means(all, Band::Range, false);
         assert_eq!((points.len(), points[0].x, points[POINTS - 1].x), (POINTS, 0.0, 4999.0));
         assert_eq!(points[7].ends, Some([1.0, 3.0]));
-        assert_eq!(means(vec![(1.0, vec![2.0])], Band::Sd), [Point { x: 1.0, y: 2.0, ends: None }]);
+        let one = means(vec![(1.0, vec![2.0])], Band::Sd, true);
+        assert_eq!(one, [Point { x: 1.0, y: 2.0, ends: None }]);
     }
 }

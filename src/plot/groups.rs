@@ -66,15 +66,6 @@ pub(super) fn of_column(name: &str) -> String {
     known.map_or_else(|| label(name), |(_, words)| (*words).to_owned())
 }
 
-/// The axes in which settings differ.
-pub(super) fn varied(settings: &Settings) -> Vec<usize> {
-    let Some(first) = settings.list.first() else { return Vec::new() };
-    let differs = |at: &usize| {
-        settings.list.iter().any(|setting| setting.values[*at].1 != first.values[*at].1)
-    };
-    (0..first.values.len()).filter(differs).map(|at| first.values[at].0).collect()
-}
-
 /// The axes of the plan along which a picture is drawn: those that are named, else those in which trials differ, if these are
 /// as many.
 ///
@@ -98,7 +89,7 @@ pub(super) fn axes(wish: &Wish, options: &[&str]) -> Result<Vec<usize>> {
     let settings = Settings::of(table, &[], &[], wish.function)?;
     let by: Vec<usize> =
         wish.by.iter().map(|name| analysis::column(table, name)).collect::<Result<_>>()?;
-    let mut open = varied(&settings);
+    let mut open = settings.varied();
     open.retain(|column| !found.contains(column) && !by.contains(column));
     if open.len() != missing {
         let names: Vec<&String> = open.iter().map(|column| &table.columns[*column]).collect();

@@ -66,13 +66,20 @@ pub(crate) enum Band {
 }
 
 impl Band {
-    /// Its ends around the mean of a sample; `None` of a single number.
-    fn of(self, sample: &[f64]) -> Option<[f64; 2]> {
-        if sample.len() < 2 {
-            return None;
+    /// The mean of a sample and what is around it; `None` around a single number. On a logarithmic axis both are those of the logarithms: a
+    /// deviation below an arithmetic mean may reach below 0, where such an axis has no place.
+    fn of(self, sample: &[f64], is_log: bool) -> (f64, Option<[f64; 2]>) {
+        if is_log {
+            let logarithms: Vec<f64> = sample.iter().map(|value| value.ln()).collect();
+            let (mean, ends) = self.of(&logarithms, false);
+            // A number is itself, without what a logarithm rounds.
+            let is_one = sample.iter().all(|value| *value == sample[0]);
+            let mean = if is_one { crate::stats::mean(sample) } else { mean.exp() };
+            return (mean, ends.map(|ends| ends.map(f64::exp)));
         }
         let mean = crate::stats::mean(sample);
-        match self {
+        let ends = match self {
+            _ if sample.len() < 2 => None,
             Self::Sd => {
                 let sd = crate::stats::sd(sample);
                 Some([mean - sd, mean + sd])
@@ -83,16 +90,19 @@ impl Band {
                 Some([least, sample.iter().copied().fold(f64::NEG_INFINITY, f64::max)])
             }
             Self::None => None,
-        }
+        };
+        (mean, ends)
     }
 
     /// What it is, for a caption.
-    fn words(self) -> Option<&'static str> {
-        match self {
-            Self::Sd => Some("one standard deviation"),
-            Self::Ci => Some("the 95 % interval of the mean"),
-            Self::Range => Some("from the least to the greatest value"),
-            Self::None => None,
+    fn words(self, is_log: bool) -> Option<&'static str> {
+        match (self, is_log) {
+            (Self::Sd, false) => Some("one standard deviation"),
+            (Self::Sd, true) => Some("one geometric standard deviation"),
+            (Self::Ci, false) => Some("the 95 % interval of the mean"),
+            (Self::Ci, true) => Some("the 95 % interval of the geometric mean"),
+            (Self::Range, _) => Some("from the least to the greatest value"),
+            (Self::None, _) => None,
         }
     }
 }
@@ -205,3 +215,22 @@ pub(crate) struct Size {
 
 /// Writes a picture in a form.
 pub(crate) type Draw = fn(&Figure, Size, Form, &mut dyn Write) -> Result<()>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_band_of_logarithms_stays_above_zero() {
+        let sample = [0.01, 1.0];
+        let (mean, ends) = Band::Sd.of(&sample, false);
+        assert!(mean == 0.505 && ends.unwrap()[0] < 0.0);
+        let (mean, ends) = Band::Sd.of(&sample, true);
+        let [low, high] = ends.unwrap();
+        assert!((mean - 0.1).abs() < 1e-12, "{mean}");
+        // One deviation of the logarithms is a factor.
+        assert!(low > 0.0 && (mean / low - high / mean).abs() < 1e-9, "{low} {high}");
+        assert_eq!(Band::Range.of(&sample, true).1.map(|[low, _]| low > 0.0), Some(true));
+        assert_eq!(Band::Sd.of(&[0.3], true), (0.3, None));
+    }
+}

@@ -51,6 +51,7 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
             format!("{}, of which {MOST} can have a colour each", count(keys.len() as u64, "line"));
         return Err(Fault::request(sentence).hint("name fewer parameters: `--by NAME`").into());
     }
+    let positive = grouped.observed.iter().flat_map(|one| &one.values).all(|value| *value > 0.0);
     let mut lines = Vec::new();
     let labels: Vec<_> =
         by.iter().map(|column| groups::labels(&grouped.settings, *column)).collect();
@@ -61,8 +62,8 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
             if let Some(x) =
                 number(groups::value(&settings[at], axis)).filter(|_| !values.is_empty())
             {
-                let ends = wish.band.of(values);
-                points.push(Point { x, y: crate::stats::mean(values), ends });
+                let (y, ends) = wish.band.of(values, positive);
+                points.push(Point { x, y, ends });
             }
         }
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -72,7 +73,6 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
         let label = line_label(&names, &values);
         lines.push(Line { label, points, look: Look::Marked(colour) });
     }
-    let positive = lines.iter().flat_map(|line| &line.points).all(|point| point.y > 0.0);
     let is_time = is_time(wish.metric) && positive;
     let mut caption = Vec::new();
     if is_time {
@@ -83,7 +83,8 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
     let measured = || lines.iter().filter(|line| line.look != Look::Ideal);
     let counts: Vec<usize> = grouped.observed.iter().map(|one| one.values.len()).collect();
     let has_ends = measured().flat_map(|line| &line.points).any(|point| point.ends.is_some());
-    caption.insert(0, means_words(&counts, wish.band, has_ends));
+    let band = wish.band.words(positive).filter(|_| has_ends);
+    caption.insert(0, means_words(&counts, band, positive));
     caption.extend(grouped.caption(table, true));
     let mut numbers: Vec<f64> = measured().flat_map(|l| l.points.iter().map(|p| p.x)).collect();
     numbers.sort_by(f64::total_cmp);

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::trials::{Metric, drawn, swept};
-use super::{figure, rounded};
-use crate::analysis::{self, Left, Settings, Statistic};
+use super::{figure, isolated, rounded};
+use crate::analysis::{self, Left, Ranking, Settings, Statistic};
 use crate::collect::{Goal, Table, Trial};
 use crate::stats;
 use crate::words;
@@ -46,21 +46,22 @@ fn goal(metric: &Metric) -> Goal {
     if metric.max { Goal::Max } else { Goal::Min }
 }
 
-/// The settings of finished trials, the best mean first.
-pub(super) fn best(table: &Table, metric: Option<&Metric>, settings: &Settings) -> Best {
-    let Some(metric) = metric else { return Best::default() };
-    let ranking = analysis::rank(table, settings, metric.column, goal(metric), Statistic::Mean);
-    let columns = swept(table, &averaged(settings));
+/// The settings of a page by its metric, as `best` ranks them.
+pub(super) fn ranking(table: &Table, metric: &Metric, settings: &Settings) -> Ranking {
+    analysis::rank(table, settings, metric.column, goal(metric), Statistic::Mean)
+}
+
+/// The settings of finished trials, the best mean first; `over` is averaged over.
+pub(super) fn best(table: &Table, metric: &Metric, over: &[usize], ranking: &Ranking) -> Best {
+    let columns = swept(table, over);
     let setting = |ranked: &&analysis::Ranked| {
         let rows = ranked.observed.rows.clone();
         let failed = ranked.observed.failed();
-        let (_, interval) = Statistic::Mean.of(&ranked.observed.values);
-        let interval = interval.filter(|_| failed.is_none());
         let mut label = label(table, &table.rows[*rows.first()?], &columns);
         if let Some(failed) = &failed {
             label.push_str(&format!(" (failed {failed})"));
         }
-        Some(Setting { label, rows, mean: ranked.value, interval })
+        Some(Setting { label, rows, mean: ranked.value, interval: ranked.interval })
     };
     let finite = ranking.ranked.iter().filter(|one| one.value.is_finite());
     let finite: Vec<&analysis::Ranked> =
@@ -72,7 +73,7 @@ pub(super) fn best(table: &Table, metric: Option<&Metric>, settings: &Settings) 
         drawn: best.iter().chain(&drawn(others, OTHERS)).filter_map(setting).collect(),
         ties: ranking.ties().count(),
         failed: finite.iter().filter(|one| one.observed.failed().is_some()).count(),
-        left_out: left_out(ranking.left, infinite, &metric.name),
+        left_out: left_out(ranking.left, infinite, &isolated(&metric.name)),
     }
 }
 
@@ -103,9 +104,9 @@ pub(super) fn label(table: &Table, row: &Trial, columns: &[usize]) -> String {
         .map(|&column| {
             let value = match table.cell(row, column).number() {
                 Some(n) => figure(n),
-                None => words::short(&table.cell(row, column).text(), 40),
+                None => isolated(&words::short(&table.cell(row, column).text(), 40)),
             };
-            format!("{}={value}", table.columns[column])
+            format!("{}={value}", isolated(&table.columns[column]))
         })
         .collect();
     if parts.is_empty() { format!("trial {}", row.trial) } else { parts.join(" ") }

@@ -8,6 +8,7 @@ mod failures;
 pub(crate) mod live;
 mod origin;
 mod page;
+mod settings;
 mod summary;
 mod taken;
 mod timeline;
@@ -45,6 +46,7 @@ pub(crate) struct Report {
 struct Data {
     metric: Option<trials::Metric>,
     trials: trials::Trials,
+    settings: Option<settings::Settings>,
     effects: best::Effects,
     curves: Option<curves::Curves>,
     timeline: Option<timeline::Timeline>,
@@ -80,11 +82,19 @@ impl Report {
         let origin = origin::of(status, told, now);
         let settings = Settings::of(&table, &[], &[], None)?;
         let over = best::averaged(&settings);
-        let best = best::best(&table, metric.as_ref(), &settings);
+        let ranking = metric.as_ref().map(|metric| best::ranking(&table, metric, &settings));
+        let measured = metric.as_ref().zip(ranking.as_ref());
+        let shown =
+            measured.and_then(|(metric, ranking)| settings::of(&table, metric, &settings, ranking));
+        let best = measured.map_or_else(best::Best::default, |(metric, ranking)| {
+            best::best(&table, metric, &over, ranking)
+        });
+        drop(ranking);
         let effects = best::effects(&table, metric.as_ref(), &settings);
         drop(settings);
         let ranked = metric.as_ref().map_or(Vec::new(), |metric| metric.ranked.clone());
         let mut data = Data {
+            settings: shown,
             effects,
             failures: failures::of(status),
             curves: curves::of(status, &table, metric.as_ref(), &best)?,
@@ -168,6 +178,17 @@ fn rounded(n: f64) -> Option<f64> {
     n.is_finite().then(|| format!("{n:.5e}").parse().unwrap_or(n))
 }
 
+/// A value or a name within a sentence or a label: marks that turn the direction of writing are spelt out, and letters that are written
+/// from right to left turn nothing but themselves.
+fn isolated(text: &str) -> String {
+    let is_turned = |c: char| {
+        matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}'
+            | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}')
+    };
+    let text = words::printable(text);
+    if text.contains(is_turned) { format!("\u{2068}{text}\u{2069}") } else { text.into_owned() }
+}
+
 /// A number in words: four digits that matter.
 fn figure(n: f64) -> String {
     digits(n, 4)
@@ -181,6 +202,17 @@ fn digits(n: f64, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_turn_nothing_beside_them() {
+        for (value, words) in [
+            ("adam", "adam"),
+            ("a\u{202e}dam\u{2069}", "a\\u{202e}dam\\u{2069}"),
+            ("\u{5d0}\u{5d1} 1", "\u{2068}\u{5d0}\u{5d1} 1\u{2069}"),
+        ] {
+            assert_eq!(isolated(value), words, "{value}");
+        }
+    }
 
     #[test]
     fn figures_have_four_digits_that_matter() {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::best::Best;
 use super::timeline::Times;
-use super::{Data, digits, figure, trials};
+use super::{Data, digits, figure, isolated, trials};
 use crate::collect::Table;
 use crate::standing::State;
 use crate::status::Status;
@@ -62,13 +62,13 @@ fn swept(known: &Known<'_>) -> String {
     for &column in &columns {
         let (n, words) = values(known.table, column);
         product = product.saturating_mul(n);
-        parts.push(format!("{} ({words})", known.table.columns[column]));
+        parts.push(format!("{} ({words})", isolated(&known.table.columns[column])));
     }
     let mut averaged: Vec<String> = Vec::new();
     for &column in known.over {
         let (n, words) = values(known.table, column);
         product = product.saturating_mul(n);
-        averaged.push(format!("{} ({words})", known.table.columns[column]));
+        averaged.push(format!("{} ({words})", isolated(&known.table.columns[column])));
     }
     if !averaged.is_empty() {
         repeated = format!(", averaged over {}", averaged.join(" and "));
@@ -101,7 +101,7 @@ fn values(table: &Table, column: usize) -> (usize, String) {
         if texts.len() < 6 {
             texts.push(match value.number() {
                 Some(n) => figure(n),
-                None => short(&value.text(), 30),
+                None => isolated(&short(&value.text(), 30)),
             });
         }
     }
@@ -151,7 +151,7 @@ fn best(known: &Known<'_>) -> String {
             (_, left_out) => format!("No setting can be ranked. {left_out}"),
         };
     };
-    let name = &metric.name;
+    let name = &isolated(&metric.name);
     let end = if metric.max { "greatest" } else { "least" };
     let mut words = match first.interval {
         Some([low, high]) => format!(
@@ -217,10 +217,13 @@ fn best(known: &Known<'_>) -> String {
 
 fn matters(known: &Known<'_>) -> Option<String> {
     let effects = &known.data.effects;
-    let metric = &known.data.metric.as_ref()?.name;
+    let metric = &isolated(&known.data.metric.as_ref()?.name);
     let method = effects.method.as_ref()?;
-    let single = effects.axes.iter().map(|effect| (effect.name.clone(), effect.share));
-    let together = effects.pairs.iter().map(|pair| (pair.names.join(" with "), pair.share));
+    let single = effects.axes.iter().map(|effect| (isolated(&effect.name), effect.share));
+    let together = effects
+        .pairs
+        .iter()
+        .map(|pair| (pair.names.each_ref().map(|name| isolated(name)).join(" with "), pair.share));
     let mut all: Vec<(String, f64)> =
         single.chain(together).filter(|(_, share)| *share >= 0.01).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -251,7 +254,7 @@ fn failed(known: &Known<'_>) -> Option<String> {
     let mut parts: Vec<String> = failures
         .iter()
         .take(MOST)
-        .map(|failure| format!("{} × {}", failure.count, short(&failure.words, 90)))
+        .map(|failure| format!("{} × {}", failure.count, isolated(&short(&failure.words, 90))))
         .collect();
     if failures.len() > MOST {
         parts.push(format!("{} more", count((failures.len() - MOST) as u64, "reason")));

@@ -32,6 +32,11 @@ const show = (data) => {
     return String(Number(n.toPrecision(digits)));
   }
   const thousands = (n) => n.toLocaleString("en-US");
+  /** A value beside other words: marks that turn the direction of writing are spelt out, and letters from right to left turn nothing but themselves. */
+  function isolated(text) {
+    const spelt = text.replace(/[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, (c) => `\\u{${c.charCodeAt(0).toString(16)}}`);
+    return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u.test(spelt) ? `\u2068${spelt}\u2069` : spelt;
+  }
   function ago(seconds) {
     if (seconds < 10) return `${seconds.toFixed(1)} s`;
     if (seconds < 60) return `${Math.round(seconds)} s`;
@@ -63,10 +68,10 @@ const show = (data) => {
   const swept = columns.filter((column) => column.swept);
   const everyTrial = d3.range(count);
   const isDone = (i) => stateColumn.get(i) === "done";
-  const titled = (column) => (column.unit ? `${column.name} (${column.unit})` : column.name);
+  const titled = (column) => (column.unit ? `${isolated(column.name)} (${column.unit})` : isolated(column.name));
   const shown = (column, i) => {
     const value = column.get(i);
-    return value === null ? "–" : column.isNumber ? figure(value, 6) : String(value);
+    return value === null ? "–" : column.isNumber ? figure(value, 6) : isolated(String(value));
   };
   /** Whether numbers are better seen by their logarithm. */
   function isLog(values) {
@@ -76,25 +81,21 @@ const show = (data) => {
     const middle = d3.median(values);
     return middle / least > 3 && greatest / middle > 3;
   }
-  /** From 0, the worst value, to 1, the best; by quantiles, so that one outlier takes no colour from the others. */
-  const goodness = (() => {
-    if (!metricColumn || !metricColumn.isNumber) return () => null;
-    const values = everyTrial.filter(isDone).map(metricColumn.get).filter((value) => value !== null).sort(d3.ascending);
-    if (!values.length) return () => null;
-    const low = d3.quantileSorted(values, 0.05), high = d3.quantileSorted(values, 0.95);
-    return (value) => {
-      if (value === null) return null;
-      const share = high > low ? Math.max(0, Math.min(1, (value - low) / (high - low))) : 1;
-      return metric.max ? share : 1 - share;
-    };
-  })();
+  /** Of each of these values its rank, from 0, the worst, to 1, the best: an outlier takes no colour from the others, and equal values have one. */
+  function ranks(values) {
+    const distinct = Array.from(new Set(values)).sort(metric.max ? d3.ascending : d3.descending);
+    const known = new Map(distinct.map((value, i) => [value, distinct.length > 1 ? i / (distinct.length - 1) : 1]));
+    return (value) => known.get(value) ?? null;
+  }
+  const goodness = metricColumn && metricColumn.isNumber
+    ? ranks(everyTrial.filter(isDone).map(metricColumn.get).filter((value) => value !== null)) : () => null;
   const mixed = (share) => (share === null ? byTheme("rest") : `color-mix(in oklab, var(--hot) ${Math.round(share * 100)}%, var(--cold))`);
   const stateColour = (state) => (["done", "failed", "timeout", "interrupted", "running"].includes(state)
     ? byTheme(state) : byTheme("faint"));
   const goal = metric ? (metric.max ? "greatest is best" : "least is best") : "";
   const nameOf = (i) => {
     const lines = [`trial ${shown(trialColumn, i)}`];
-    for (const column of swept.slice(0, 8)) lines.push(`${column.name}: ${shown(column, i)}`);
+    for (const column of swept.slice(0, 8)) lines.push(`${isolated(column.name)}: ${shown(column, i)}`);
     if (metricColumn) lines.push(`${metricColumn.name}: ${shown(metricColumn, i)}`);
     return lines.join("\n");
   };
@@ -137,11 +138,53 @@ const show = (data) => {
     return make("li", {}, mark, text);
   }));
   const ramp = (words) => make("p", { class: "ramp" }, make("span", {}, "worst"), make("i", {}), make("span", {}, `best ${words}`));
-  const wrapped = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+  const wrapped = (text, most) => isolated(text.length > most ? `${text.slice(0, most - 1)}…` : text);
   function choice(label, options, value, change) {
     const select = make("select", { on: { change: () => change(select.value) } },
       ...options.map(([key, text]) => make("option", { value: key, selected: key === value }, text)));
     return make("label", {}, label, select);
+  }
+
+  // ---- settings
+
+  if (data.settings) {
+    const { names, costs, notes, rows } = data.settings;
+    const body = section("settings", "Settings", notes.join(" "));
+    const PLACES = { best: ["c1", "the best"], tied: ["accent", "cannot be told from it"], worse: ["rest", "worse"], untested: ["faint", "not tested"], failed: ["failed", "with trials that failed"] };
+    const used = Object.keys(PLACES).filter((place) => rows.some((row) => row.place === place));
+    const dots = rows.map((row, i) => ({ ...row, i, low: row.ends && row.ends[0], high: row.ends && row.ends[1] })).filter((row) => row.at !== null);
+    if (dots.length) {
+      const card = make("figure", { class: "card" }, legend(used.map((place) => [byTheme(PLACES[place][0]), PLACES[place][1], true])));
+      body.append(card);
+      const colour = (row) => byTheme(PLACES[row.place][0]);
+      const longest = d3.max(rows, (row) => row.label.length);
+      chart(card, `Mean ${metric.name} of settings, the best first: ${rows.map((row) => `${row.label} ${row.value} ${row.interval}`).join("; ")}`, (width) => {
+        const left = Math.min(Math.round(width * 0.42), 16 + longest * 6.8);
+        const ends = dots.flatMap((row) => [row.at, row.low, row.high]).filter((end) => end !== null);
+        return Plot.plot({
+          width, height: rows.length * 20 + 56, marginLeft: left, marginRight: 16, marginTop: 6, marginBottom: 40, style,
+          x: { label: `${isolated(metric.name)} (${goal}) →`, labelArrow: "none", nice: true, type: isLog(ends) ? "log" : "linear", ticks: Math.max(3, Math.round(width / 130)), tickFormat: (x) => figure(x) },
+          y: { type: "band", domain: d3.range(rows.length), label: null, tickSize: 0, tickFormat: (i) => wrapped(rows[i].label, Math.max(6, Math.floor((left - 10) / 6.6))) },
+          marks: [
+            Plot.gridX({ ...grid, ticks: 6 }),
+            Plot.ruleY(dots.filter((row) => row.low !== null && row.high !== null), { y: "i", x1: "low", x2: "high", stroke: colour, strokeWidth: 2, strokeOpacity: 0.6 }),
+            Plot.dot(dots, { x: "at", y: "i", r: 4, fill: colour }),
+            Plot.tip(dots, Plot.pointer({ x: "at", y: "i", title: (row) => `${isolated(row.label)}\n${isolated(metric.name)} ${row.value} ${row.interval}\n${row.n} trials${row.failed ? `, failed ${row.failed}` : ""}${row.p ? `\np = ${row.p}` : ""}` })),
+          ],
+        });
+      });
+    }
+    const hasFailed = rows.some((row) => row.failed);
+    const heads = [...names.map((name) => [isolated(name), null]), [`Mean ${isolated(metric.name)}`, "n"], ["95 % interval", "n"], ["sd", "n"], ["n", "n"],
+      ...(hasFailed ? [["failed", "n"]] : []), ["p", "n"], ...costs.map((cost) => [`Mean ${cost}`, "n"])];
+    const cell = (text, kind) => make("td", { class: kind, title: text.length > 30 ? text : null }, text);
+    body.append(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Settings" }, make("table", { id: "settings-table" },
+      make("thead", {}, make("tr", {}, ...heads.map(([text, kind]) => make("th", { scope: "col", class: kind }, text)))),
+      make("tbody", {}, ...rows.map((row) => make("tr", { class: row.place },
+        ...row.cells.map((text) => cell(isolated(text), "t")),
+        ...[row.value, row.interval, row.sd, row.n, ...(hasFailed ? [row.failed] : []),
+          row.place === "tied" ? `≈ ${row.p}` : row.place === "best" ? "best" : row.p].map((text) => cell(text, "n")),
+        ...row.costs.map((cost) => cell(figure(cost), "n"))))))));
   }
 
   // ---- learning curves
@@ -207,7 +250,7 @@ const show = (data) => {
       const bar = make("i", {});
       bar.style.width = `${share}%`;
       const card = make("figure", { class: "card" },
-        make("h3", {}, make("span", {}, effect.name), make("span", {}, `${share < 1 ? "< 1" : Math.round(share)} %`)),
+        make("h3", {}, make("span", {}, isolated(effect.name)), make("span", {}, `${share < 1 ? "< 1" : Math.round(share)} %`)),
         make("div", { class: "bar", "aria-hidden": "true" }, bar));
       cards.append(card);
       const levels = effect.levels.map((level, i) => ({ ...level, i }));
@@ -227,7 +270,7 @@ const show = (data) => {
           Plot.line(levels, { x: "i", y: "mean", stroke: byTheme("rest"), strokeWidth: 1.5 }),
           Plot.link(levels, { x: "i", y1: (level) => level.low ?? level.mean, y2: (level) => level.high ?? level.mean, stroke: byTheme("accent"), strokeWidth: 2, strokeOpacity: 0.55 }),
           Plot.dot(levels, { x: "i", y: "mean", r: levels.length > 12 ? 2.5 : 4, fill: byTheme("accent") }),
-          Plot.tip(levels, Plot.pointerX({ x: "i", y: "mean", title: (level) => `${effect.name} ${level.label}\n${metric.name} ${figure(level.mean)}`
+          Plot.tip(levels, Plot.pointerX({ x: "i", y: "mean", title: (level) => `${isolated(effect.name)} ${isolated(level.label)}\n${metric.name} ${figure(level.mean)}`
             + (level.low !== null ? ` (${figure(level.low)} to ${figure(level.high)})` : "") + `\n${thousands(level.n)} trials` })),
         ],
         });
@@ -272,7 +315,7 @@ const show = (data) => {
     const controls = make("div", { class: "controls" });
     const options = swept.map((column) => [column.name, wrapped(column.name, 28)]);
     body.append(card);
-    card.append(controls, ramp(`(${goal})`));
+    card.append(controls, ramp(`by rank (${goal}, outlined)`));
     const map = chart(card, "", (width) => {
       const xs = columns.find((column) => column.swept && column.name === chosen.x);
       const ys = columns.find((column) => column.swept && column.name === chosen.y);
@@ -285,11 +328,8 @@ const show = (data) => {
           return { x: across.of(xs.get(trials[0])), y: down.of(ys.get(trials[0])), n: trials.length, value };
         },
         (i) => across.of(xs.get(i)) * 1000 + down.of(ys.get(i))).map(([, cell]) => cell);
-      const [least, greatest] = d3.extent(cells, (cell) => cell.value);
-      const share = (cell) => {
-        const part = greatest > least ? (cell.value - least) / (greatest - least) : 1;
-        return metric.max ? part : 1 - part;
-      };
+      const rank = ranks(cells.map((cell) => cell.value));
+      const share = (cell) => rank(cell.value);
       const longest = d3.max(down.labels, (label) => label.length) || 1;
       const left = Math.min(Math.round(width * 0.38), 20 + longest * 6.6);
       const size = (width - left) / across.labels.length;
@@ -303,7 +343,8 @@ const show = (data) => {
         x: { type: "band", domain: d3.range(across.labels.length), label: wrapped(chosen.x, 40), labelArrow: "none", labelAnchor: "center", labelOffset: bottom + 10, tickFormat: (i) => across.labels[i], tickRotate: rotated ? -40 : 0, tickSize: 0 },
         y: { type: "band", domain: d3.range(down.labels.length).reverse(), label: wrapped(chosen.y, 40), labelArrow: "none", labelAnchor: "top", tickFormat: (i) => down.labels[i], tickSize: 0 },
         marks: [
-          Plot.cell(cells, { x: "x", y: "y", fill: (cell) => mixed(share(cell)), rx: 3, title: (cell) => `${chosen.x}: ${across.labels[cell.x]}\n${chosen.y}: ${down.labels[cell.y]}\n${chosen.what} of ${metric.name}: ${figure(cell.value)}\n${thousands(cell.n)} trials`, tip: true }),
+          Plot.cell(cells, { x: "x", y: "y", fill: (cell) => mixed(share(cell)), rx: 3, title: (cell) => `${isolated(chosen.x)}: ${across.labels[cell.x]}\n${isolated(chosen.y)}: ${down.labels[cell.y]}\n${chosen.what} of ${metric.name}: ${figure(cell.value)}\n${thousands(cell.n)} trials`, tip: true }),
+          Plot.cell(cells.filter((cell) => share(cell) === 1), { x: "x", y: "y", fill: "none", stroke: byTheme("c1"), strokeWidth: 2.5, rx: 3, pointerEvents: "none" }),
           size > 40 ? Plot.text(cells, { x: "x", y: "y", text: (cell) => figure(cell.value, size > 56 ? 3 : 2), fill: (cell) => (share(cell) > 0.55 ? byTheme("on-hot") : byTheme("on-cold")), pointerEvents: "none" }) : null,
         ],
         color: { type: "identity" },
@@ -366,19 +407,19 @@ const show = (data) => {
   if (swept.length > 1 && count > 1) {
     const axes = swept.slice(0, 9);
     if (metricColumn && metricColumn.isNumber) axes.push(metricColumn);
-    const words = `Each line is a trial${metric ? `, from its parameters to its ${metric.name}` : ""}. Drag along an axis to choose a range: the table below follows.`;
+    const words = `Each line is a trial${metric ? `, from its parameters to its ${metric.name}` : ""}. Drag along an axis to choose a range, or move its ends with the arrow keys: the table below follows.`;
     const body = section("parallel", "All parameters", words);
     const card = make("figure", { class: "card" });
     body.append(card);
     const clear = make("button", { type: "button", disabled: true, on: { click: () => { limits.clear(); narrowed(); } } }, "Clear ranges");
-    card.append(make("div", { class: "controls" }, metricColumn ? ramp(`(${goal})`) : null, clear));
+    card.append(make("div", { class: "controls" }, metricColumn ? ramp(`by rank (${goal}, on top)`) : null, clear));
     const scales = axes.map((column) => {
       const values = everyTrial.map(column.get).filter((value) => value !== null);
       if (!column.isNumber) {
         const texts = Array.from(new Set(values)).sort(d3.ascending);
         const known = new Map(texts.map((text, i) => [text, texts.length > 1 ? i / (texts.length - 1) : 0.5]));
         const step = Math.ceil(texts.length / 14);
-        return { few: texts.length <= 12, of: (value) => known.get(value), texts: texts.join("\n"), ticks: texts.filter((text, i) => i % step === 0).map((text) => [known.get(text), wrapped(text, 14)]) };
+        return { few: texts.length <= 12, of: (value) => known.get(value), texts: texts.join("\n"), stops: texts.map((text) => known.get(text)), word: (at) => isolated(d3.least(texts, (text) => Math.abs(known.get(text) - at))), ticks: texts.filter((text, i) => i % step === 0).map((text) => [known.get(text), wrapped(text, 14)]) };
       }
       const distinct = Array.from(new Set(values)).sort(d3.ascending);
       const log = isLog(distinct);
@@ -389,7 +430,8 @@ const show = (data) => {
         const at = scale(mark);
         if (ticks.every(([other]) => Math.abs(other - at) > 0.06)) ticks.push([at, figure(mark, 3)]);
       }
-      return { few: distinct.length <= 12, of: (value) => scale(value), back: (share) => scale.invert(share), ticks };
+      const stops = distinct.length <= 50 ? distinct.map((value) => scale(value)) : d3.range(51).map((i) => i / 50);
+      return { few: distinct.length <= 12, of: (value) => scale(value), stops, word: (at) => figure(scale.invert(at)), back: (share) => scale.invert(share), ticks };
     });
     const most = 1000;
     const parallel = chart(card, `Parallel coordinates of ${axes.map((column) => column.name).join(", ")}`, (width) => {
@@ -400,7 +442,9 @@ const show = (data) => {
       const isNarrow = width < 560;
       const height = isNarrow ? 60 + axes.length * 76 : 380;
       const points = [];
-      drawn.sort((a, b) => (goodness(metricColumn ? metricColumn.get(a) : null) ?? 0) - (goodness(metricColumn ? metricColumn.get(b) : null) ?? 0));
+      // The best are drawn last, over the others; lines outside of the ranges lie below all.
+      const layer = (i) => Number(inside.has(i)) + (goodness(metricColumn ? metricColumn.get(i) : null) ?? 0);
+      drawn.sort((a, b) => layer(a) - layer(b));
       for (const i of drawn) {
         const on = inside.has(i);
         axes.forEach((column, k) => {
@@ -455,13 +499,40 @@ const show = (data) => {
           narrowed();
         });
         group.call(brush);
-        if (limits.has(k)) {
-          const ends = limits.get(k).map((share) => (isNarrow ? sx : sy).apply(Math.max(0, Math.min(1, share)))).sort(d3.ascending);
-          group.call(brush.move, ends);
-        }
+        const apply = (share) => (isNarrow ? sx : sy).apply(share);
+        if (limits.has(k)) group.call(brush.move, endsOf(k).map(apply).sort(d3.ascending));
+        // Both ends can be moved by keys.
+        endsOf(k).forEach((share, end) => {
+          const [x, y] = isNarrow ? [apply(share), at] : [at, apply(share)];
+          const [width, height] = isNarrow ? [5, 22] : [22, 5];
+          d3.select(plot).append("rect").attr("class", "end").attr("data-end", `${k}-${end}`)
+            .attr("x", x - width / 2).attr("y", y - height / 2).attr("width", width).attr("height", height).attr("rx", 2.5)
+            .attr("tabindex", 0).attr("role", "slider").attr("aria-label", `${column.name}: ${end ? "to" : "from"}`)
+            .attr("aria-orientation", isNarrow ? "horizontal" : "vertical").attr("aria-valuemin", 0).attr("aria-valuemax", 100)
+            .attr("aria-valuenow", Math.round(share * 100)).attr("aria-valuetext", scales[k].word(share))
+            .on("keydown", (event) => { if (moved(k, end, event.key)) event.preventDefault(); });
+        });
       });
       return plot;
     });
+    // What is in an image is hidden from readers of screens.
+    parallel.frame.setAttribute("role", "group");
+    function endsOf(k) { return (limits.get(k) || [0, 1]).map((share) => Math.max(0, Math.min(1, share))); }
+    const KEYS = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1, PageUp: 5, PageDown: -5, Home: -Infinity, End: Infinity };
+    /** Moves an end of a range from value to value, or clears the range; whether the key does that. */
+    function moved(k, end, key) {
+      const clears = ["Escape", "Delete", "Backspace"].includes(key);
+      if (!clears && !(key in KEYS)) return false;
+      const ends = endsOf(k), { stops } = scales[k], last = stops.length - 1;
+      const next = Math.max(0, Math.min(last, d3.leastIndex(stops, (stop) => Math.abs(stop - ends[end])) + (KEYS[key] || 0)));
+      const at = next === 0 ? 0 : next === last ? 1 : stops[next];
+      ends[end] = end ? Math.max(at, ends[0]) : Math.min(at, ends[1]);
+      if (clears || (ends[0] <= 0 && ends[1] >= 1)) limits.delete(k);
+      else limits.set(k, [ends[0] - 1e-6, ends[1] + 1e-6]);
+      narrowed();
+      parallel.frame.querySelector(`[data-end="${k}-${end}"]`).focus({ preventScroll: true });
+      return true;
+    }
     function narrowed() { narrow(); parallel.again(); }
     ranges.get = () => Array.from(limits, ([k, ends]) => ({ axis: axes[k].name, texts: scales[k].texts, ends: scales[k].back ? ends.map(scales[k].back) : ends }));
     ranges.set = (kept) => {
@@ -547,7 +618,7 @@ const show = (data) => {
     body.append(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Failures" }, make("table", {},
       make("thead", {}, make("tr", {}, make("th", { scope: "col", class: "n" }, "Trials"), make("th", { scope: "col" }, "Cause"), make("th", { scope: "col" }, "Why"), make("th", { scope: "col" }, "Which, and what they printed"))),
       make("tbody", {}, ...data.failures.map((failure) => make("tr", {},
-        make("td", { class: "n" }, thousands(failure.count)), make("td", {}, failure.cause), make("td", { class: "words" }, failure.words),
+        make("td", { class: "n" }, thousands(failure.count)), make("td", {}, failure.cause), make("td", { class: "words" }, isolated(failure.words)),
         make("td", {}, failure.trials, make("br"), make("code", {}, failure.command))))))));
   }
 
@@ -706,8 +777,8 @@ const show = (data) => {
 
   {
     const own = section("origin", "Where it comes from", null);
-    own.append(make("dl", { class: "facts" }, ...data.origin.facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
-    if (data.origin.plan) own.append(make("details", { open: true }, make("summary", {}, "The plan as submitted last"), make("pre", { tabindex: "0" }, data.origin.plan)));
+    own.append(make("dl", { class: "facts" }, ...data.origin.facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, isolated(value))])));
+    if (data.origin.plan) own.append(make("details", {}, make("summary", {}, "The plan as submitted last"), make("pre", { tabindex: "0" }, data.origin.plan)));
   }
 
   // ---- navigation, colours, drawing

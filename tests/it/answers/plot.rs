@@ -113,7 +113,7 @@ time_s
        1                                                                   2
                                                                           width
 dots: ideal scaling
-mean of 9 trials
+geometric mean of 9 trials
 efficiency from width 1 to 2: 100 %
 averaged over `lr` and `seed`
 exit code 0
@@ -164,6 +164,96 @@ fn a_picture_says_what_its_axes_and_lines_are() {
     let all = texts(&["box", "-m", "loss", "--x", "lr"]);
     assert_eq!(all[..5], ["lr", "loss", "1", "2", "3"]);
 }
+
+#[test]
+fn a_logarithmic_axis_has_the_band_of_the_logarithms() {
+    let world = World::new();
+    // Around the mean of 0.01 and 1, a standard deviation reaches below 0.
+    let code = r#"for epoch in 1 2; do echo "{\"epoch\": $epoch, \"loss\": $((HPCSWEEP_PARAM_SEED == 1 ? 1 : 100))e-2}" >> $HPCSWEEP_METRICS; done"#;
+    world.local(
+        &crate::support::plans::shell(code, "[grid]\nx = [1, 2]\n[replicates]\ncount = 2\n"),
+        &["-q"],
+    );
+    let drawn = |more: &[&str]| {
+        world.run(&[&["plot", "curves", "-m", "loss", "-o", "p.svg"], more].concat()).whole()
+    };
+    for (more, says) in [
+        (&[][..], "mean of 2 trials; around it one standard deviation"),
+        (&["--log-y"], "geometric mean of 2 trials; around it one geometric standard deviation"),
+        (
+            &["--log-y", "--band", "ci"],
+            "geometric mean of 2 trials; around it the 95 % interval of the geometric mean",
+        ),
+    ] {
+        assert_eq!(
+            drawn(more),
+            format!(
+                "curves of `loss` in p.svg\nfor its caption: {says}; averaged over `seed`\nexit code 0\n"
+            )
+        );
+    }
+    let world = sweep();
+    let ran = world.run(&["plot", "scaling", "-m", "time_s", "--x", "width", "-o", "p.svg"]);
+    assert!(
+        ran.whole()
+            .contains(": geometric mean of 9 trials; around it one geometric standard deviation;"),
+        "{}",
+        ran.whole()
+    );
+}
+
+#[test]
+fn a_heat_map_of_random_numbers_has_ranges_and_says_them() {
+    let world = World::new();
+    let code = r#"echo "{\"loss\": $HPCSWEEP_TRIAL}" >> $HPCSWEEP_METRICS"#;
+    let both: Vec<String> =
+        (1..=12).map(|i| format!("[[trials]]\nlr = 0.{i:02}\nwidth = {}\n", 100 - i)).collect();
+    world.local(&crate::support::plans::shell(code, &both.concat()), &["-q"]);
+    let drawn = world.run(&["plot", "heatmap", "-m", "loss", "--min", "--term"]);
+    assert_eq!(drawn.whole(), RANGES);
+    // More values than fit, beside a few others.
+    let many: Vec<String> = (1..=41).map(|i| i.to_string()).collect();
+    let axes = format!("[grid]\na = [{}]\nb = [1, 2]\n", many.join(", "));
+    let world = World::new();
+    world.local(&crate::support::plans::shell(code, &axes), &["-q"]);
+    let drawn = world.run(&["plot", "heatmap", "-m", "loss", "-o", "p.svg"]).whole();
+    assert_eq!(
+        drawn,
+        "heatmap of `loss` in p.svg\nfor its caption: mean of 4 to 5 trials; `a` has 41 values, in 10 ranges with about as many each: \
+         1 to 4, 5 to 8, 9 to 12, 13 to 16, 17 to 20, 21 to 24, 25 to 28, 29 to 32, 33 to 36, 37 to 41\nexit code 0\n"
+    );
+    // Texts have no ranges.
+    let words: Vec<String> = (1..=41).map(|i| format!("\"w{i}\"")).collect();
+    let axes = format!("[grid]\na = [{}]\nb = [1, 2]\n", words.join(", "));
+    let world = World::new();
+    world.local(&crate::support::plans::shell(code, &axes), &["-q"]);
+    assert_eq!(
+        world.run(&["plot", "heatmap", "-m", "loss", "--term"]).whole(),
+        "error: `a` has 41 values, and 40 fit beside each other\nhint: choose fewer trials: `--where`\nexit code 2\n"
+    );
+}
+
+const RANGES: &str = "\
+width
+98 to 99    *
+      97
+      96              ░░
+      95                  ░░
+      94                  ▒▒
+92 to 93                      ▒▒  ▓▓
+      91                              ▓▓
+      90                                  ██
+      89                                      ██
+      88                                      ██
+      lr  0.01    0.03    0.05 to 0.06    0.1 0.11
+loss, from 0 (light) to 11 (dark); * the best
+mean of 1 trial
+`lr` has 12 values, in 10 ranges with about as many each: 0.01, 0.02, 0.03, 0.04, 0.05 to 0.06, 0.07, 0.08, 0.09, 0.1, 0.11 to 0.12
+`width` has 12 values, in 10 ranges with about as many each: 88, 89, 90, 91, 92 to 93, 94, 95, 96, 97, 98 to 99
+the best is lr=0.01 width=98 to 99
+empty cells have no finished trial
+exit code 0
+";
 
 #[test]
 fn files_are_what_their_endings_say_and_two_runs_write_the_same_bytes() {

@@ -95,6 +95,85 @@ fn a_report_is_one_file_that_says_what_a_sweep_came_to() {
 }
 
 #[test]
+fn a_report_shows_the_figures_of_each_setting_that_best_prints() {
+    let world = World::new();
+    world.local(PLAN, &["-q"]);
+    let best = world.run(&["best", "--metric", "loss", "--min", "-n", "9"]);
+    let printed: Vec<&str> = best.ok().lines().skip(1).take(4).collect();
+    assert_eq!(
+        printed,
+        [
+            "x  loss  95 % interval     sd  n  failed    p  curve  trials",
+            "1   6.0  [-0.4, 12.4]   0.707  2               ▁▅█    0-1",
+            "2   7.0  [0.6, 13.4]    0.707  2          0.5  ▁▅█    2-3",
+            "4   8.5                        1  1/2          ▁▅█    4",
+        ]
+    );
+    world.run(&["report", "--metric", "loss", "--min"]).ok();
+    let mut settings = data(&world.read("report.html"))["settings"].take();
+    for row in settings["rows"].as_array_mut().unwrap() {
+        let costs = row["costs"].take();
+        assert!(costs.as_array().unwrap().iter().all(Value::is_number), "{costs}");
+    }
+    let row = |x: &str, figures: [&str; 6], place, at: f64, ends: Value| {
+        let [value, interval, sd, n, failed, p] = figures;
+        json!({"label": format!("x={x}"), "cells": [x], "value": value, "interval": interval, "sd": sd, "n": n,
+            "failed": failed, "p": p, "place": place, "at": at, "ends": ends, "costs": null})
+    };
+    // Whole numbers have no fraction in a page.
+    let row = |x, figures, place, at: f64, ends| {
+        let mut row = row(x, figures, place, at, ends);
+        if at.fract() == 0.0 {
+            row["at"] = json!(at as u64);
+        }
+        row
+    };
+    assert_eq!(
+        settings,
+        json!({
+            "names": ["x"],
+            "costs": ["duration (s)", "processor time (s)", "peak memory (MiB)"],
+            "notes": [
+                "Mean loss of each setting, averaged over `seed`, with its 95 % interval, as `hpcsweep best` prints them.",
+                "Settings marked with ≈ cannot be told from the best at 5 % (paired t test, corrected for the choice of the best).",
+                "Settings with trials that failed or gave no number come after the others: their means are those of the trials that \
+                 were spared.",
+            ],
+            "rows": [
+                row("1", ["6.0", "[-0.4, 12.4]", "0.707", "2", "", ""], "best", 6.0, json!([-0.353102, 12.3531])),
+                row("2", ["7.0", "[0.6, 13.4]", "0.707", "2", "", "0.5"], "tied", 7.0, json!([0.646898, 13.3531])),
+                row("4", ["8.5", "", "", "1", "1/2", ""], "failed", 8.5, Value::Null),
+            ],
+        })
+    );
+    // Where nothing repeats, each setting is a trial.
+    world.run(&["report", "0,2", "--metric", "loss", "--min"]).ok();
+    assert_eq!(data(&world.read("report.html"))["settings"], Value::Null);
+}
+
+#[test]
+fn a_value_written_from_right_to_left_turns_no_word_beside_it() {
+    let world = World::new();
+    let code = r#"echo "{\"loss\": $HPCSWEEP_TRIAL}" >> $HPCSWEEP_METRICS"#;
+    let axes = "[grid]\nword = [\"\u{5d0}\u{5d1}\", \"a\\u202eb\", \"c\"]\n";
+    world.local(&shell(code, axes), &["-q"]);
+    world.run(&["report", "--metric", "loss", "--min"]).ok();
+    let page = world.read("report.html");
+    let answers = between(&page, "<dl class=\"answers\">", "</dl>");
+    for words in [
+        "3 trials: word (\u{2068}\u{5d0}\u{5d1}\u{2069}, a\\u{202e}b, c).",
+        "word=\u{2068}\u{5d0}\u{5d1}\u{2069} (trial 0) has the least loss: 0.",
+    ] {
+        assert!(answers.contains(words), "{words}\n{answers}");
+    }
+    // What is exported is the value itself.
+    assert_eq!(
+        column(&data(&page), "word"),
+        ["\u{5d0}\u{5d1}", "a\u{202e}b", "c"].map(Value::from)
+    );
+}
+
+#[test]
 fn a_page_has_no_script_but_those_whose_hashes_it_names_and_no_address() {
     let world = World::new();
     world.local(PLAN, &["-q"]);
