@@ -10,7 +10,7 @@
 mod stats;
 
 use fastrand::Rng;
-use stats::{Forest, Interval};
+use stats::{Bounds, Forest, Interval};
 
 /// Simulations behind each row: the standard error of a part near 5 % is 0.3 %.
 const ROUNDS: usize = 4000;
@@ -69,6 +69,17 @@ fn skewed(random: &mut Rng) -> f64 {
 /// The accuracy of a model that is right for 9 of 10 images.
 fn discrete(random: &mut Rng) -> f64 {
     (0..100).filter(|_| random.f64() < 0.9).count() as f64 / 100.0
+}
+
+/// Accuracies near 1, by a beta distribution with the parameters 20 and 2.
+const NEAR_ONE: Kind =
+    Kind { name: "accuracies near 1", draw: near_one, mean: 20.0 / 22.0, median: f64::NAN };
+
+fn near_one(random: &mut Rng) -> f64 {
+    // Gamma variables with whole parameters are sums of exponential ones.
+    let mut gamma = |n: usize| (0..n).map(|_| skewed(random)).sum::<f64>();
+    let (above, below) = (gamma(20), gamma(2));
+    above / (above + below)
 }
 
 /// The rows of the table: of each kind of numbers a line, with what was found for each size.
@@ -138,6 +149,36 @@ fn intervals(rows: &mut Rows) {
             let found = covers(n, kind, kind.mean, stats::bootstrap);
             rows.add("interval of the mean (bootstrap)", kind.name, n, claim, found);
         }
+    }
+    let unit = Bounds([0.0, 1.0]);
+    let positive = Bounds([0.0, f64::INFINITY]);
+    for (kind, bounds, how, claim) in [
+        (&NEAR_ONE, unit, "logit", Claim::Is(0.95)),
+        (&DISCRETE, unit, "logit", Claim::Less),
+        (&SKEWED, positive, "logarithm", Claim::Less),
+    ] {
+        for n in [2, 3, 5, 10, 30] {
+            let found = part(|random| {
+                let sample = sample(n, kind, random);
+                let ends = bounds.keep(stats::mean(&sample), stats::of_mean(&sample)?);
+                Some(holds(ends, kind.mean) && ends.iter().all(|end| bounds.hold(*end)))
+            });
+            let what = format!("interval of the mean (t, within bounds by the {how})");
+            rows.add(&what, kind.name, n, claim, found);
+        }
+        for n in [5, 10, 20] {
+            let found = part(|random| {
+                let sample = sample(n, kind, random);
+                let ends = bounds.keep(stats::mean(&sample), stats::bootstrap(&sample)?);
+                Some(holds(ends, kind.mean) && ends.iter().all(|end| bounds.hold(*end)))
+            });
+            let what = format!("interval of the mean (bootstrap, within bounds by the {how})");
+            rows.add(&what, kind.name, n, Claim::Less, found);
+        }
+    }
+    for n in [2, 3, 5, 10, 30] {
+        let found = covers(n, &NEAR_ONE, NEAR_ONE.mean, stats::of_mean);
+        rows.add("interval of the mean (t)", NEAR_ONE.name, n, Claim::Less, found);
     }
     for kind in [&NORMAL, &SKEWED] {
         for n in [6, 10, 20] {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::collect::Table;
 use crate::stats::{self, Test};
 
+use super::bounds::Bounded;
 use super::settings::{Left, key, number};
 
 /// One of the two.
@@ -47,6 +48,8 @@ pub(crate) struct Comparison {
     pub(crate) test: Option<Test>,
     /// The probability by Wilcoxon's signed-rank test, of pairs.
     pub(crate) signed_rank: Option<f64>,
+    /// The bounds of the metric, within which the intervals of the means stay.
+    pub(crate) bounds: Option<Bounded>,
     /// One figure for each column of [`COSTS`], in that order.
     pub(crate) costs: Vec<Cost>,
 }
@@ -67,6 +70,7 @@ pub(crate) fn compare(
     let known = sides.each_ref().map(|side| Known::of(table, side, metric));
     let all = table.rows.iter().filter_map(|row| table.cell(row, metric).number());
     let resolution = stats::resolution(all);
+    let bounds = Bounded::of(table, metric);
     let mut units: Vec<Option<usize>> =
         over.iter().filter(|column| common.contains(column)).map(|column| Some(*column)).collect();
     if units.is_empty() {
@@ -92,7 +96,7 @@ pub(crate) fn compare(
         };
         let samples = [sample(0, first, a), sample(1, second, b)];
         let signed_rank = stats::signed_rank(&paired.pairs);
-        return Comparison { samples, unit, test: Some(test), signed_rank, costs };
+        return Comparison { samples, unit, test: Some(test), signed_rank, bounds, costs };
     }
     let unit = units[0];
     let samples = known.map(|known| {
@@ -105,7 +109,7 @@ pub(crate) fn compare(
         Sample { values, trials: known.values.len(), alone: 0, left: known.left }
     });
     let test = stats::welch(&samples[0].values, &samples[1].values, resolution);
-    Comparison { samples, unit, test, signed_rank: None, costs }
+    Comparison { samples, unit, test, signed_rank: None, bounds, costs }
 }
 
 /// The rows of a side with a number.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
+use super::bounds::Bounded;
 use super::ranking::SIGNIFICANT;
 use super::settings::{Left, Settings, key, number};
 use crate::collect::{Cell, Goal, Table};
@@ -90,6 +91,8 @@ pub(crate) struct Effects {
     pub(crate) infinite: usize,
     /// Columns of texts in which nearly every trial differs: nothing can be said of them.
     pub(crate) unclear: Vec<usize>,
+    /// The bounds of the metric, within which the intervals of a grid stay.
+    pub(crate) bounds: Option<Bounded>,
 }
 
 /// Finds what matters for the metric in a column.
@@ -129,7 +132,8 @@ pub(crate) fn effects(
         return Err(Fault::request(sentence).hint("nothing matters for what never differs").into());
     }
     let observed = Observations::of(&axes, &ys, seeds(table, settings, &rows));
-    let Parts { method, mut terms, marginals } = match observed.grid() {
+    let bounds = Bounded::of(table, metric);
+    let Parts { method, mut terms, marginals } = match observed.grid(bounds) {
         Some(parts) => parts,
         None if rows.len() < LEAST => {
             let sentence = format!(
@@ -154,7 +158,8 @@ pub(crate) fn effects(
         axis.with_means(column, means, &failed, goal)
     };
     let axes = axes.map(with_means).collect();
-    Ok(Effects { method, axes, terms, trials: rows.len(), left, infinite, unclear })
+    let bounds = bounds.filter(|_| method == Method::Grid);
+    Ok(Effects { method, axes, terms, trials: rows.len(), left, infinite, unclear, bounds })
 }
 
 /// The columns of settings with more than one value among some rows, each with its values as levels, and those of which nothing
@@ -217,14 +222,17 @@ impl<'a> Observations<'a> {
     }
 
     /// By sums of squares; `None` if they are no complete grid.
-    fn grid(&self) -> Option<Parts> {
+    fn grid(&self, bounds: Option<Bounded>) -> Option<Parts> {
         if self.has_ranges {
             return None;
         }
         let grid = stats::anova(&self.levels, &self.counts, self.ys, &self.seeds)?;
-        let marginals = (0..self.counts.len())
-            .map(|axis| grid.marginal(&self.levels, self.ys, axis, self.counts[axis]))
-            .collect();
+        let marginal = |axis| {
+            let all = grid.marginal(&self.levels, self.ys, axis, self.counts[axis]);
+            let kept = |(mean, ends)| (mean, Bounded::keep(bounds, mean, ends));
+            all.into_iter().map(kept).collect()
+        };
+        let marginals = (0..self.counts.len()).map(marginal).collect();
         Some(Parts { method: Method::Grid, terms: grid.terms, marginals })
     }
 

@@ -3,12 +3,14 @@
 //! A *setting* is what trials have in common that differ only in what is averaged over: seeds of `[replicates]`, folds, or
 //! what the user names.
 
+mod bounds;
 mod comparison;
 mod effects;
 mod pareto;
 mod ranking;
 mod settings;
 
+pub(crate) use bounds::{Bounded, is_time};
 pub(crate) use comparison::{Comparison, Cost, Side, compare, costs};
 pub(crate) use effects::{Effects, Level, Method, effects, ranges};
 pub(crate) use pareto::{Member, Pareto, pareto};

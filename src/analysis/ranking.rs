@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::bounds::Bounded;
 use super::settings::{Left, Observed, Settings};
 use crate::collect::{Goal, Table};
 use crate::stats::{self, Interval};
@@ -19,12 +20,14 @@ pub(crate) enum Statistic {
 }
 
 impl Statistic {
-    /// Its value and its 95 % interval.
-    pub(crate) fn of(self, sample: &[f64]) -> (f64, Option<Interval>) {
+    /// Its value, and its 95 % interval within the bounds of the metric.
+    pub(crate) fn of(self, sample: &[f64], bounds: Option<Bounded>) -> (f64, Option<Interval>) {
+        let kept = |value, ends| (value, Bounded::keep(bounds, value, ends));
         match self {
-            Self::Mean => (stats::mean(sample), stats::of_mean(sample)),
+            Self::Mean => kept(stats::mean(sample), stats::of_mean(sample)),
+            // The ends are numbers of the sample, or lie between two.
             Self::Median => (stats::median(sample), stats::of_median(sample)),
-            Self::Iqm => (stats::iqm(sample), stats::of_iqm(sample)),
+            Self::Iqm => kept(stats::iqm(sample), stats::of_iqm(sample)),
         }
     }
 
@@ -118,6 +121,8 @@ pub(crate) struct Ranking {
     pub(crate) is_paired: bool,
     /// Whether some settings lack trials that others have: their means are not of the same seeds.
     pub(crate) is_uneven: bool,
+    /// The bounds of the metric, within which intervals stay.
+    pub(crate) bounds: Option<Bounded>,
 }
 
 /// The probability below which a setting is told from the best.
@@ -153,6 +158,7 @@ pub(crate) fn rank(
 ) -> Ranking {
     let mut ranked: Vec<Ranked> = Vec::new();
     let (mut empty, mut left) = (0, Left::default());
+    let bounds = Bounded::of(table, metric);
     for (at, setting) in settings.list.iter().enumerate() {
         let observed = settings.observe(table, setting, metric);
         left.add(observed.left);
@@ -160,7 +166,7 @@ pub(crate) fn rank(
             empty += 1;
             continue;
         }
-        let (value, interval) = statistic.of(&observed.values);
+        let (value, interval) = statistic.of(&observed.values, bounds);
         let is_whole = observed.left.bad() == 0 && !value.is_nan();
         let place = if is_whole { Place::Ranked } else { Place::Failed };
         let interval = interval.filter(|_| is_whole);
@@ -203,7 +209,7 @@ pub(crate) fn rank(
             others[*at].p = Some(p);
         }
     }
-    Ranking { ranked, empty, left, is_paired, is_uneven }
+    Ranking { ranked, empty, left, is_paired, is_uneven, bounds }
 }
 
 fn better(goal: Goal, a: f64, b: f64) -> bool {
@@ -232,7 +238,7 @@ fn raise_best(ranked: &mut [Ranked], goal: Goal, statistic: Statistic) -> bool {
     let beats = |a: usize, b: usize| {
         let common = ranked[b].observed.paired_with(&ranked[a].observed);
         let (own, other): (Vec<f64>, Vec<f64>) = common.into_iter().unzip();
-        own.len() > 1 && better(goal, statistic.of(&other).0, statistic.of(&own).0)
+        own.len() > 1 && better(goal, statistic.of(&other, None).0, statistic.of(&own, None).0)
     };
     let mut best = 0;
     for at in 1..n {

@@ -12,7 +12,7 @@ use super::select::Select;
 use super::spark::Curves;
 use super::{Context, collect, sweeps};
 use crate::analysis::{
-    self, Left, Member, Over, Pareto, Place, Ranked, Ranking, Settings, Statistic, Why,
+    self, Bounded, Left, Member, Over, Pareto, Place, Ranked, Ranking, Settings, Statistic, Why,
 };
 use crate::collect::{Goal, Table, Trial, UNREAD, text};
 use crate::fault::Fault;
@@ -108,7 +108,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let shown = &ranking.ranked[..args.top.get().min(ranking.ranked.len())];
     if args.json {
         for ranked in shown {
-            let object = setting_object(&table, &settings, ranked, args);
+            let object = setting_object(&table, &settings, (ranked, ranking.bounds), args);
             context.out.raw(&crate::tree::to_json_line(&object)?);
         }
         return Ok(code);
@@ -230,14 +230,18 @@ fn pareto(
             .into());
     }
     if !args.json {
-        context.out.page(&pareto_text(table, settings, &pareto, args));
+        context.out.page(&pareto_text(table, settings, (&pareto, &metrics), args));
         return Ok(code);
     }
     for one in &pareto.front {
         let mut object = Map::new();
         object.insert("setting".into(), setting_values(table, settings, one.setting));
-        for ((name, _), observed) in args.metrics.0.iter().zip(&one.observed) {
-            object.insert(name.clone(), sample_object(&observed.values, args.statistic));
+        let named = args.metrics.0.iter().zip(&metrics);
+        for (((name, _), (column, _)), observed) in named.zip(&one.observed) {
+            object.insert(
+                name.clone(),
+                sample_object(&observed.values, args.statistic, Bounded::of(table, *column)),
+            );
         }
         object.insert("trials".into(), json!(trial_names(table, &one.observed[0].rows)));
         context.out.raw(&crate::tree::to_json_line(&Value::Object(object))?);
@@ -245,15 +249,21 @@ fn pareto(
     Ok(code)
 }
 
-fn pareto_text(table: &Table, settings: &Settings, pareto: &Pareto, args: &Args) -> String {
+fn pareto_text(
+    table: &Table,
+    settings: &Settings,
+    (pareto, metrics): (&Pareto, &[(usize, Goal)]),
+    args: &Args,
+) -> String {
+    let bounds: Vec<_> = metrics.iter().map(|(column, _)| Bounded::of(table, *column)).collect();
     let varied = settings.varied();
     let mut head: Vec<String> = varied.iter().map(|c| table.columns[*c].clone()).collect();
     head.extend(args.metrics.0.iter().map(|(name, _)| headed(name, args.statistic)));
     head.extend(["n".to_owned(), "trials".to_owned()]);
     let row = |one: &Member| {
         let mut cells = settings.cells(one.setting, &varied);
-        cells.extend(one.observed.iter().map(|own| {
-            let (value, interval) = args.statistic.of(&own.values);
+        cells.extend(one.observed.iter().zip(&bounds).map(|(own, bounds)| {
+            let (value, interval) = args.statistic.of(&own.values, *bounds);
             with_interval(value, interval)
         }));
         cells.push(one.observed[0].values.len().to_string());
@@ -268,6 +278,11 @@ fn pareto_text(table: &Table, settings: &Settings, pareto: &Pareto, args: &Args)
         pareto.front.len(),
         count(pareto.compared as u64, "setting"),
     ));
+    for (at, ((name, _), bounds)) in args.metrics.0.iter().zip(bounds).enumerate() {
+        let interval = |one: &Member| args.statistic.of(&one.observed[at].values, None).1;
+        let has_interval = pareto.front.iter().any(|one| interval(one).is_some());
+        out.push_str(&bounds_text(name, bounds.filter(|_| has_interval)));
+    }
     out.push_str(&over_text(table, settings));
     let without = settings.list.len() - pareto.compared;
     if without > 0 {
@@ -352,6 +367,11 @@ pub(super) fn left_text(left: Left) -> String {
     if said.is_empty() { String::new() } else { format!("left out: {}\n", said.join(", ")) }
 }
 
+/// Within which bounds intervals stay.
+pub(super) fn bounds_text(metric: &str, bounds: Option<Bounded>) -> String {
+    bounds.map_or_else(String::new, |bounds| format!("{}\n", bounds.words(metric)))
+}
+
 /// The first line where settings have trials that failed or gave no number: `failed` are their names, each with how many.
 pub(super) fn failed_text(failed: &[(String, String)], what: &str) -> String {
     if failed.is_empty() {
@@ -388,6 +408,9 @@ fn settings_text(
     head.push("p".to_owned());
     head.extend(curves.as_ref().map(|_| "curve".to_owned()));
     head.push("trials".to_owned());
+    let bootstrap_of = |one: &Ranked| {
+        Bounded::keep(ranking.bounds, one.value, stats::bootstrap(&one.observed.values))
+    };
     let rows: Vec<Vec<String>> = shown
         .iter()
         .enumerate()
@@ -396,8 +419,7 @@ fn settings_text(
             let mut cells = settings.cells(one.setting, &varied);
             cells.extend([figures.value, figures.interval]);
             let is_whole = one.place != Place::Failed;
-            let bootstrap =
-                || words::ends(stats::bootstrap(&one.observed.values).filter(|_| is_whole));
+            let bootstrap = || words::ends(bootstrap_of(one).filter(|_| is_whole));
             cells.extend(has_bootstrap.then(bootstrap));
             cells.extend([figures.sd, figures.n]);
             cells.extend(has_failed.then_some(figures.failed));
@@ -409,6 +431,8 @@ fn settings_text(
         .collect();
     let mut out = warning(table, settings, ranking);
     out.push_str(&aligned(&head, &rows));
+    let has_interval = shown.iter().any(|one| one.interval.is_some());
+    out.push_str(&bounds_text(metric, ranking.bounds.filter(|_| has_interval)));
     out.push_str(&over_text(table, settings));
     if ranking.is_uneven {
         out.push_str(
@@ -527,23 +551,30 @@ fn interval_json(interval: Option<Interval>) -> Value {
     interval.map_or(Value::Null, |ends| json!(ends.map(float_json)))
 }
 
-/// What a sample says.
-pub(super) fn sample_object(values: &[f64], statistic: Statistic) -> Value {
+/// What a sample says of a metric with these bounds.
+pub(super) fn sample_object(
+    values: &[f64],
+    statistic: Statistic,
+    bounds: Option<Bounded>,
+) -> Value {
     let number = |value: f64| if value.is_nan() { Value::Null } else { float_json(value) };
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mean = stats::mean(values);
+    let interval = |statistic: Statistic| interval_json(statistic.of(values, bounds).1);
     json!({
         "statistic": statistic.word(),
-        "value": number(statistic.of(values).0),
+        "value": number(statistic.of(values, None).0),
         "n": values.len(),
-        "mean": number(stats::mean(values)),
+        "mean": number(mean),
         "sd": number(stats::sd(values)),
-        "interval": interval_json(stats::of_mean(values)),
-        "bootstrap": interval_json(stats::bootstrap(values)),
+        "bounds": bounds.map(Bounded::ends),
+        "interval": interval(Statistic::Mean),
+        "bootstrap": interval_json(Bounded::keep(bounds, mean, stats::bootstrap(values))),
         "median": number(stats::median(values)),
-        "median_interval": interval_json(stats::of_median(values)),
+        "median_interval": interval(Statistic::Median),
         "iqm": number(stats::iqm(values)),
-        "iqm_interval": interval_json(stats::of_iqm(values)),
+        "iqm_interval": interval(Statistic::Iqm),
         "least": if values.is_empty() { Value::Null } else { number(least) },
         "greatest": if values.is_empty() { Value::Null } else { number(greatest) },
         "heavy_tails": stats::has_heavy_tails(values),
@@ -556,13 +587,20 @@ fn setting_values(table: &Table, settings: &Settings, setting: usize) -> Value {
     Value::Object(named.collect())
 }
 
-fn setting_object(table: &Table, settings: &Settings, ranked: &Ranked, args: &Args) -> Value {
+fn setting_object(
+    table: &Table,
+    settings: &Settings,
+    (ranked, bounds): (&Ranked, Option<Bounded>),
+    args: &Args,
+) -> Value {
     let (metric, goal) = &args.metrics.0[0];
     let mut object = Map::new();
     object.insert("setting".into(), setting_values(table, settings, ranked.setting));
     object.insert("metric".into(), json!(metric));
     object.insert("goal".into(), json!(if *goal == Goal::Min { "min" } else { "max" }));
-    if let Value::Object(mut sample) = sample_object(&ranked.observed.values, args.statistic) {
+    if let Value::Object(mut sample) =
+        sample_object(&ranked.observed.values, args.statistic, bounds)
+    {
         if ranked.place == Place::Failed {
             let of_all = ["interval", "bootstrap", "median_interval", "iqm_interval"];
             sample.extend(of_all.map(|name| (name.to_owned(), Value::Null)));

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::best::{Repeats, failed_text, left_object, left_text, sample_object};
+use super::best::{Repeats, bounds_text, failed_text, left_object, left_text, sample_object};
 use super::metrics::CurveStatistics;
 use super::out::aligned;
 use super::spark::Curves;
@@ -347,7 +347,7 @@ fn page(
     common: &[usize],
     curves: Option<&[String]>,
 ) -> String {
-    let words = [&args.a, &args.b];
+    let (words, bounds) = ([&args.a, &args.b], compared.bounds);
     let mut head: Vec<String> =
         ["", &args.metric, "95 % interval", "sd", "n"].map(str::to_owned).to_vec();
     let costs: Vec<_> =
@@ -357,7 +357,7 @@ fn page(
     let rows: Vec<Vec<String>> = (0..2)
         .map(|side| {
             let values = &compared.samples[side].values;
-            let (mean, interval) = Statistic::Mean.of(values);
+            let (mean, interval) = Statistic::Mean.of(values, bounds);
             let half = interval.map_or(0.0, |[low, high]| (high - low) / 2.0);
             let sd = stats::sd(values);
             let mut cells = vec![
@@ -384,6 +384,9 @@ fn page(
         .collect();
     let mut out = failed_text(&failed, "and what is compared are the others");
     out.push_str(&aligned(&head, &rows));
+    let interval = |values: &[f64]| Statistic::Mean.of(values, None).1;
+    let has_interval = compared.samples.iter().any(|sample| interval(&sample.values).is_some());
+    out.push_str(&bounds_text(&args.metric, bounds.filter(|_| has_interval)));
     match &compared.test {
         Some(test) => out.push_str(&test_text(table, test, compared, common)),
         None if compared.samples.iter().any(|sample| sample.values.len() < 2) => out.push_str(
@@ -446,7 +449,9 @@ fn object(table: &Table, args: &Args, compared: &Comparison, common: &[usize]) -
         let sample = &compared.samples[side];
         let mut object = Map::new();
         object.insert("name".into(), json!(words[side]));
-        if let Value::Object(sample) = sample_object(&sample.values, Statistic::Mean) {
+        if let Value::Object(sample) =
+            sample_object(&sample.values, Statistic::Mean, compared.bounds)
+        {
             object.extend(sample);
         }
         object.insert("trials".into(), json!(sample.trials));

@@ -3,7 +3,9 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::best::{Repeats, failed_text, left_object, left_text, over_text, with_interval};
+use super::best::{
+    Repeats, bounds_text, failed_text, left_object, left_text, over_text, with_interval,
+};
 use super::metrics::{CurveStatistics, Metrics};
 use super::out::aligned;
 use super::select::Select;
@@ -74,7 +76,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let object = object(&table, &settings, &effects, metric, *goal);
         context.out.raw(&crate::tree::to_json_line(&object)?);
     } else {
-        context.out.page(&page(&table, &settings, &effects));
+        context.out.page(&page(&table, &settings, &effects, metric));
     }
     Ok(code)
 }
@@ -82,7 +84,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
 /// The part from which on two parameters together are shown to people.
 const WORTH_SHOWING: f64 = 0.01;
 
-fn page(table: &Table, settings: &Settings, effects: &Effects) -> String {
+fn page(table: &Table, settings: &Settings, effects: &Effects, metric: &str) -> String {
     let name = |axis: &usize| table.columns[effects.axes[*axis].column].clone();
     let is_grid = effects.method == Method::Grid;
     let mut head = vec!["parameter".to_owned(), "part".to_owned(), "range".to_owned()];
@@ -146,6 +148,11 @@ fn page(table: &Table, settings: &Settings, effects: &Effects) -> String {
         };
         out.push_str(&format!("best {name}: {} (mean {value})\n", best.words));
     }
+    let has_interval = (0..effects.axes.len()).any(|at| {
+        let axis = &effects.axes[at];
+        effects.is_shown(at) && axis.levels[axis.best].interval.is_some()
+    });
+    out.push_str(&bounds_text(metric, effects.bounds.filter(|_| has_interval)));
     out.push_str(&over_text(table, settings));
     out.push_str(&left_text(effects.left));
     if effects.infinite > 0 {

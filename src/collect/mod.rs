@@ -136,6 +136,8 @@ pub(crate) struct Source {
     pub(crate) function: Option<String>,
     /// The parameter of `[replicates]`, in the plan as last submitted.
     pub(crate) replicates: Option<String>,
+    /// `[metrics] bounds` of the plan as last submitted.
+    pub(crate) bounds: Vec<(String, [f64; 2])>,
 }
 
 impl Source {
@@ -154,6 +156,7 @@ impl Source {
                 .filter(|_| status.has_several_functions())
                 .and_then(function),
             replicates: planned.as_ref().and_then(replicates),
+            bounds: planned.as_ref().and_then(bounds).unwrap_or_default(),
         }
     }
 }
@@ -171,6 +174,16 @@ fn function(plan: &toml::Table) -> Option<String> {
 fn replicates(plan: &toml::Table) -> Option<String> {
     let parameter = plan.get("replicates")?.get("parameter");
     Some(parameter.map_or(Some("seed"), toml::Value::as_str)?.to_owned())
+}
+
+fn bounds(plan: &toml::Table) -> Option<Vec<(String, [f64; 2])>> {
+    let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
+    let own = |(name, ends): (&String, &toml::Value)| match &ends.as_array()?[..] {
+        [least, most] => Some((name.clone(), [number(least)?, number(most)?])),
+        _ => None,
+    };
+    let table = plan.get("metrics")?.get("bounds")?.as_table()?;
+    Some(table.iter().filter_map(own).collect())
 }
 
 /// A row of a table: a trial.

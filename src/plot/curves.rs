@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::axis::{Axis, Scale, has_place};
 use super::groups::{self, Grouped, counted};
 use super::{Band, Body, Figure, Line, Look, Point, Wish};
-use crate::analysis::{self, Statistic};
+use crate::analysis::{self, Bounded, Statistic};
 use crate::collect::{Table, points};
 use crate::fault::Fault;
 use crate::plan::value::json_float;
@@ -53,6 +53,7 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
         None => "line",
     };
     let (legend, labels) = labels(wish, &grouped, &order);
+    let bounds = Bounded::of(table, grouped.metric);
     let (mut lines, mut counts, mut cut) = (Vec::new(), Vec::new(), 0);
     for (rank, (at, label)) in order.iter().zip(labels).enumerate().take(MOST + BEHIND) {
         let rows = &grouped.observed[*at].rows;
@@ -66,7 +67,7 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
                 all.iter().flat_map(|(_, values)| values.iter().copied()),
             )?;
         }
-        let points = means(all, wish.band, wish.log[1]);
+        let points = means(all, |values| wish.band.of(values, wish.log[1], bounds));
         if points.len() > 1 {
             cut += usize::from(longer > 0);
             counts.extend(own);
@@ -87,6 +88,8 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
     let has_ends = all().any(|point| point.ends.is_some());
     let mut caption =
         vec![means_words(&counts, wish.band.words(wish.log[1]).filter(|_| has_ends), wish.log[1])];
+    let is_kept = wish.band == Band::Ci && has_ends && !wish.log[1];
+    caption.extend(bounds.filter(|_| is_kept).map(|bounds| bounds.words(name)));
     caption.extend(grouped.caption(table, true));
     if cut > 0 {
         let ended = if cut == 1 {
@@ -240,13 +243,13 @@ fn labels(wish: &Wish, grouped: &Grouped, order: &[usize]) -> (Option<String>, V
 }
 
 /// Mean and what is around it at each place, at most [`POINTS`] of them, the first and the last included.
-fn means(all: Vec<Place>, band: Band, is_log: bool) -> Vec<Point> {
+fn means(all: Vec<Place>, of: impl Fn(&[f64]) -> (f64, Option<[f64; 2]>)) -> Vec<Point> {
     let last = all.len().saturating_sub(1);
     let kept = last.min(POINTS - 1);
     let place = |i: usize| (i * last).checked_div(kept).unwrap_or(0);
     let point = |i: usize| {
         let (x, values) = all.get(place(i))?;
-        let (y, ends) = band.of(values, is_log);
+        let (y, ends) = of(values);
         Some(Point { x: *x, y, ends })
     };
     (0..=kept).filter_map(point).collect()
@@ -267,10 +270,10 @@ mod tests {
     #[test]
     fn a_long_curve_keeps_its_ends() {
         let all: Vec<(f64, Vec<f64>)> = (0..5000).map(|i| (f64::from(i), vec![1.0, 3.0])).collect();
-        let points = means(all, Band::Range, false);
+        let points = means(all, |values| Band::Range.of(values, false, None));
         assert_eq!((points.len(), points[0].x, points[POINTS - 1].x), (POINTS, 0.0, 4999.0));
         assert_eq!(points[7].ends, Some([1.0, 3.0]));
-        let one = means(vec![(1.0, vec![2.0])], Band::Sd, true);
+        let one = means(vec![(1.0, vec![2.0])], |values| Band::Sd.of(values, true, None));
         assert_eq!(one, [Point { x: 1.0, y: 2.0, ends: None }]);
     }
 }

@@ -26,6 +26,7 @@ pub(crate) use heatmap::heatmap;
 pub(crate) use scaling::scaling;
 pub(crate) use shares::shares;
 
+use crate::analysis::Bounded;
 use crate::collect::{Goal, Table};
 use crate::status::Status;
 
@@ -68,10 +69,10 @@ pub(crate) enum Band {
 impl Band {
     /// The mean of a sample and what is around it; `None` around a single number. On a logarithmic axis both are those of the logarithms: a
     /// deviation below an arithmetic mean may reach below 0, where such an axis has no place.
-    fn of(self, sample: &[f64], is_log: bool) -> (f64, Option<[f64; 2]>) {
+    fn of(self, sample: &[f64], is_log: bool, bounds: Option<Bounded>) -> (f64, Option<[f64; 2]>) {
         if is_log {
             let logarithms: Vec<f64> = sample.iter().map(|value| value.ln()).collect();
-            let (mean, ends) = self.of(&logarithms, false);
+            let (mean, ends) = self.of(&logarithms, false, None);
             // A number is itself, without what a logarithm rounds.
             let is_one = sample.iter().all(|value| *value == sample[0]);
             let mean = if is_one { crate::stats::mean(sample) } else { mean.exp() };
@@ -84,7 +85,7 @@ impl Band {
                 let sd = crate::stats::sd(sample);
                 Some([mean - sd, mean + sd])
             }
-            Self::Ci => crate::stats::of_mean(sample),
+            Self::Ci => Bounded::keep(bounds, mean, crate::stats::of_mean(sample)),
             Self::Range => {
                 let least = sample.iter().copied().fold(f64::INFINITY, f64::min);
                 Some([least, sample.iter().copied().fold(f64::NEG_INFINITY, f64::max)])
@@ -223,14 +224,14 @@ mod tests {
     #[test]
     fn a_band_of_logarithms_stays_above_zero() {
         let sample = [0.01, 1.0];
-        let (mean, ends) = Band::Sd.of(&sample, false);
+        let (mean, ends) = Band::Sd.of(&sample, false, None);
         assert!(mean == 0.505 && ends.unwrap()[0] < 0.0);
-        let (mean, ends) = Band::Sd.of(&sample, true);
+        let (mean, ends) = Band::Sd.of(&sample, true, None);
         let [low, high] = ends.unwrap();
         assert!((mean - 0.1).abs() < 1e-12, "{mean}");
         // One deviation of the logarithms is a factor.
         assert!(low > 0.0 && (mean / low - high / mean).abs() < 1e-9, "{low} {high}");
-        assert_eq!(Band::Range.of(&sample, true).1.map(|[low, _]| low > 0.0), Some(true));
-        assert_eq!(Band::Sd.of(&[0.3], true), (0.3, None));
+        assert_eq!(Band::Range.of(&sample, true, None).1.map(|[low, _]| low > 0.0), Some(true));
+        assert_eq!(Band::Sd.of(&[0.3], true, None), (0.3, None));
     }
 }

@@ -7,6 +7,7 @@ use super::axis::{Axis, Scale};
 use super::curves::{MOST, means_words};
 use super::groups::{self, Grouped};
 use super::{Body, Figure, Line, Look, Point, Wish};
+use crate::analysis;
 use crate::fault::Fault;
 use crate::plan::value::json_float;
 use crate::words::{count, figures};
@@ -23,7 +24,7 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
     table.metric(wish.metric)?;
     let axis = groups::axes(wish, &["--x"])?[0];
     let by: Vec<usize> =
-        wish.by.iter().map(|name| crate::analysis::column(table, name)).collect::<Result<_>>()?;
+        wish.by.iter().map(|name| analysis::column(table, name)).collect::<Result<_>>()?;
     let grouped = Grouped::of(wish, &[&[axis], &by[..]].concat())?;
     let name = &table.columns[axis];
     let number = |value: &Value| json_float(value).filter(|n| value.is_number() && *n > 0.0);
@@ -62,7 +63,8 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
             if let Some(x) =
                 number(groups::value(&settings[at], axis)).filter(|_| !values.is_empty())
             {
-                let (y, ends) = wish.band.of(values, positive);
+                let (y, ends) =
+                    wish.band.of(values, positive, analysis::Bounded::of(table, grouped.metric));
                 points.push(Point { x, y, ends });
             }
         }
@@ -73,7 +75,7 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
         let label = line_label(&names, &values);
         lines.push(Line { label, points, look: Look::Marked(colour) });
     }
-    let is_time = is_time(wish.metric) && positive;
+    let is_time = analysis::is_time(wish.metric) && positive;
     let mut caption = Vec::new();
     if is_time {
         let ideal: Vec<Line> = lines.iter().filter_map(ideal).collect();
@@ -126,18 +128,6 @@ fn line_label(names: &[&str], values: &[String]) -> String {
     }
 }
 
-/// Whether a metric is a time, by its name.
-fn is_time(metric: &str) -> bool {
-    let last = metric.rsplit('.').find(|part| !matches!(*part, "min" | "max")).unwrap_or(metric);
-    let last = last.to_lowercase();
-    let mut words = last.split(['_', '-', ' ']);
-    let known = [
-        "s", "sec", "secs", "second", "seconds", "ms", "time", "walltime", "duration", "runtime",
-        "hours",
-    ];
-    words.any(|word| known.contains(&word)) && !last.contains("per_")
-}
-
 /// What a line would be if as many times the resources took as much less time, from its first point on.
 fn ideal(line: &Line) -> Option<Line> {
     let [first, .., last] = &line.points[..] else { return None };
@@ -158,21 +148,4 @@ fn efficiency(lines: &[Line], axis: &str) -> Vec<String> {
         })
     };
     lines.iter().filter_map(of).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_known_by_their_names() {
-        for metric in
-            ["duration_s", "cpu_s", "time", "epoch_time", "train.seconds", "step-time.min"]
-        {
-            assert!(is_time(metric), "{metric}");
-        }
-        for metric in ["loss", "samples_per_s", "images_per_second", "times", "accuracy", "steps"] {
-            assert!(!is_time(metric), "{metric}");
-        }
-    }
 }

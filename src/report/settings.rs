@@ -110,6 +110,11 @@ fn notes(
         metric.name,
         words::ticked(&over)
     )];
+    if let Some(bounds) = ranking.bounds
+        && ranking.ranked.iter().any(|one| one.interval.is_some())
+    {
+        notes.push(format!("The {}.", bounds.words(&metric.name)));
+    }
     if ranking.ranked.iter().any(|one| one.p.is_some()) {
         notes.push(format!(
             "Settings marked with ≈ cannot be told from the best at 5 % ({}).",

@@ -4,12 +4,14 @@
 //! All functions take finite numbers: who calls decides what becomes of missing values and NaN.
 
 mod anova;
+mod bounds;
 mod difference;
 mod forest;
 mod interval;
 mod sample;
 
 pub(crate) use anova::{Term, anova};
+pub(crate) use bounds::Bounds;
 pub(crate) use difference::{Test, at_least, of_chosen, paired, resolution, signed_rank, welch};
 pub(crate) use forest::Forest;
 pub(crate) use interval::{Interval, bootstrap, of_iqm, of_mean, of_median};

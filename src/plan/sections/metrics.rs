@@ -31,12 +31,15 @@ pub struct Metrics {
     pub(crate) reduce: Vec<(String, Reduction)>,
     /// The name whose value weighs a rank's line.
     pub(crate) weight: Option<String>,
+    /// The least and the greatest possible value of a name. Readers of results take them from the plan; no trial depends on them.
+    #[serde(skip)]
+    pub(crate) bounds: Vec<(String, [f64; 2])>,
 }
 
 impl Metrics {
     /// Whether it is the default.
     pub(crate) fn is_default(&self) -> bool {
-        *self == Self::default()
+        *self == Self { bounds: self.bounds.clone(), ..Self::default() }
     }
 
     /// How a name is reduced.
@@ -69,6 +72,8 @@ pub(crate) static METRICS: Section<Metrics> = section!("`[metrics]`", Metrics:
         "how a name is reduced: `mean`, `sum`, `min`, `max`, `variance`";
     "weight" => weight: LINE, "none",
         "the name that weighs means and variances: the number of samples behind a line";
+    "bounds" => bounds: BOUNDS, "by its name",
+        "the least and the greatest possible value of a name, such as `{ accuracy = [0, 1], cost = [0, inf] }`: [intervals](answers.md#bounds) stay within them";
 );
 
 /// Names with their reductions.
@@ -85,12 +90,49 @@ const REDUCTIONS: Form<Vec<(String, Reduction)>> = Form {
     schema: || json!({ "type": "object", "additionalProperties": (word::<Reduction>().schema)() }),
 };
 
+/// Names with their bounds.
+const BOUNDS: Form<Vec<(String, [f64; 2])>> = Form {
+    read: |reader, entry| {
+        let DeValue::Table(table) = entry.item.get_ref() else {
+            reader.expected(entry, "a table like `{ accuracy = [0, 1] }`");
+            return None;
+        };
+        let number = |value: &DeValue<'_>| match value {
+            DeValue::Integer(number) => number.as_str().parse().ok(),
+            DeValue::Float(number) => number.as_str().parse::<f64>().ok(),
+            _ => None,
+        };
+        let named = |entry: Entry<'_>| {
+            let ends = match entry.item.get_ref() {
+                DeValue::Array(ends) => match &ends[..] {
+                    [least, most] => number(least.get_ref()).zip(number(most.get_ref())),
+                    _ => None,
+                },
+                _ => None,
+            };
+            if ends.is_none_or(|(least, most)| least.is_nan() || most.is_nan() || least >= most) {
+                let sentence =
+                    format!("the bounds of `{}` are no two numbers in ascending order", entry.key);
+                let hint = "write the least and the greatest value, like `[0, 1]` or `[0, inf]`";
+                reader.wrong(entry.at, sentence, hint);
+            }
+            Some((entry.key.to_owned(), ends.map(<[f64; 2]>::from)?))
+        };
+        Some(entries(table).into_iter().filter_map(named).collect())
+    },
+    schema: || {
+        let ends =
+            json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
+        json!({ "type": "object", "additionalProperties": ends })
+    },
+};
+
 /// Reads `[metrics]`. Reductions without `sync = "mpi"` are reported.
 pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Metrics {
     let mut metrics = Metrics::default();
     let n_before = reader.n_faults();
     let written = METRICS.read(reader, Some(entry), &mut metrics);
-    let needs_mpi = written.iter().rfind(|entry| entry.key != "sync");
+    let needs_mpi = written.iter().rfind(|entry| !matches!(entry.key, "sync" | "bounds"));
     if let (Some(entry), false, true) = (needs_mpi, metrics.mpi, reader.n_faults() == n_before) {
         let hint = "add `sync = \"mpi\"`, or leave this out";
         reader.wrong(entry.at, "metrics are reduced over ranks only with `sync = \"mpi\"`", hint);
@@ -112,10 +154,28 @@ mod tests {
             mpi: true,
             reduce: vec![("n".into(), Reduction::Sum), ("worst".into(), Reduction::Max)],
             weight: Some("n".into()),
+            ..Metrics::default()
         };
         assert_eq!(plan.run.metrics, expected);
         assert_eq!(plan.run.metrics.how("loss"), Reduction::Mean);
         assert!(plan.run.needs_mpi());
+    }
+
+    #[test]
+    fn bounds_need_no_reduction_and_reach_no_trial() {
+        let plan = plan("[metrics]\nbounds = { \"val/acc\" = [0, 1], cost = [0.5, inf] }\n");
+        let bounds = vec![("val/acc".into(), [0.0, 1.0]), ("cost".into(), [0.5, f64::INFINITY])];
+        assert_eq!(plan.run.metrics.bounds, bounds);
+        assert!(plan.run.metrics.is_default() && !plan.run.needs_mpi());
+        check_faults(
+            "[metrics]\nbounds = { acc = [1, 0], b = [0] }\n",
+            "the bounds of `acc` are no two numbers in ascending order
+  plan.toml:5: bounds = { acc = [1, 0], b = [0] }
+hint: write the least and the greatest value, like `[0, 1]` or `[0, inf]`
+error: the bounds of `b` are no two numbers in ascending order
+  plan.toml:5: bounds = { acc = [1, 0], b = [0] }
+hint: write the least and the greatest value, like `[0, 1]` or `[0, inf]`",
+        );
     }
 
     #[test]

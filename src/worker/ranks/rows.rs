@@ -100,6 +100,7 @@ mod tests {
                 ("spread".into(), Reduction::Variance),
             ],
             weight: Some("n".into()),
+            ..Metrics::default()
         };
         let of = rows(&[
             json!({"epoch": 3, "n": 1, "loss": 1.0, "worst": 5, "best": 0.5, "spread": 1.0, "host": "a"}),
@@ -116,8 +117,11 @@ mod tests {
         let of = rows(&[json!({"loss": "nan", "a": 1}), json!({"loss": 2.0, "a": 2})]);
         let plain = Metrics { mpi: true, ..Metrics::default() };
         assert_eq!(Value::Object(reduce(&of, &plain)), json!({"loss": "nan", "a": 1.5}));
-        let worst =
-            Metrics { reduce: vec![("loss".into(), Reduction::Max)], mpi: true, weight: None };
+        let worst = Metrics {
+            reduce: vec![("loss".into(), Reduction::Max)],
+            mpi: true,
+            ..Metrics::default()
+        };
         assert_eq!(reduce(&of, &worst)["loss"], json!("nan"));
     }
 }

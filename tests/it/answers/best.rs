@@ -33,9 +33,10 @@ fn the_best_setting_is_that_of_the_mean_and_says_how_sure_it_is() {
         world.run(&["best", "-m", "loss", "--min", "-n", "9"]).whole(),
         "\
 \x20lr  loss  95 % interval     sd  n     p  trials
-0.1  1.05  [0.84, 1.26]   0.129  4        0-3
-0.2  1.08  [0.90, 1.27]   0.117  4  0.33  4-7
-0.4  3.05  [2.84, 3.26]   0.129  4  0.38  8-11
+0.1  1.05  [0.86, 1.28]   0.129  4        0-3
+0.2  1.08  [0.91, 1.29]   0.117  4  0.33  4-7
+0.4  3.05  [2.85, 3.26]   0.129  4  0.38  8-11
+intervals stay above 0 by the logarithm, as the name `loss` says; `[metrics] bounds` in the plan says otherwise
 averaged over `seed` (of [replicates])
 cannot be told from the best: lr=0.2 width=64 (p = 0.33), lr=0.4 width=64 (p = 0.38) (paired t test, corrected for the choice of the best, 5 %)
 the best of 3 settings was chosen by these numbers: it looks better than it is, and its interval holds the truth in fewer than 95 % of such cases. New seeds tell: raise `count` of `[replicates]`, then `hpcsweep submit PLAN --where '(lr == 0.1) or (lr == 0.2) or (lr == 0.4)'`
@@ -131,14 +132,14 @@ fn two_settings_are_compared_in_pairs() {
     assert_eq!(difference["paired_by"], json!(["width", "seed"]));
     let text = world.run(&["compare", "lr=0.1", "lr=0.2", "-m", "loss"]);
     let lines: Vec<&str> = text.ok().lines().collect();
-    assert_eq!(lines[3], "difference: -0.035 [-0.084, 0.014]");
+    assert_eq!(lines[4], "difference: -0.035 [-0.084, 0.014]");
     assert_eq!(
-        lines[4],
+        lines[5],
         "p = 0.11 by the t test of 4 pairs that agree in `seed`, 0.25 by Wilcoxon's signed-rank test"
     );
     // The same numbers, named as trials.
     let trials = world.run(&["compare", "0-3", "4-7", "-m", "loss"]);
-    assert_eq!(trials.ok().lines().nth(3), Some(lines[3]));
+    assert_eq!(trials.ok().lines().nth(4), Some(lines[4]));
     for (args, says) in [
         (["lr=0.1", "0-3"], "error: `lr=0.1` is a setting, and `0-3` is a set of trials\n"),
         (["lr=0.1", "lr=7"], "error: no trial is of `lr=7`\n"),
@@ -169,7 +170,7 @@ fn two_sweeps_are_compared_in_pairs() {
     assert!((difference["difference"].as_f64().unwrap() - 0.5).abs() < 1e-12);
     // Of two sweeps, each setting says of which it is.
     let best = world.run(&["best", "results/*", "-m", "loss", "--min"]);
-    let expected = "sweep   lr  loss  95 % interval     sd  n  p  trials\ns      0.1  1.05  [0.84, 1.26]   0.129  4     s/0,s/1,s/2,s/3\n";
+    let expected = "sweep   lr  loss  95 % interval     sd  n  p  trials\ns      0.1  1.05  [0.86, 1.28]   0.129  4     s/0,s/1,s/2,s/3\n";
     assert!(best.ok().starts_with(expected), "{}", best.out);
 }
 
@@ -190,7 +191,8 @@ fn what_matters_is_shown_of_grids_and_of_anything_else() {
     );
     assert!(lines[4].starts_with("best lr: 1 (mean 2.0"), "{}", ran.out);
     assert!(lines[5].starts_with("best width: 1 (mean 6.0"), "{}", ran.out);
-    assert_eq!(lines[6], "averaged over `seed` (of [replicates])");
+    assert!(lines[6].starts_with("intervals stay above 0 by the logarithm"), "{}", ran.out);
+    assert_eq!(lines[7], "averaged over `seed` (of [replicates])");
     // A hole in the grid.
     let ran = world.run(&["effects", "-m", "loss", "--max", "--where", "trial != 3", "--json"]);
     assert_eq!(ran.code, 2);
@@ -242,8 +244,9 @@ fn a_setting_whose_hard_seed_failed_is_not_the_best_for_that() {
         "\
 warning: trials failed or gave no number, and these settings are ranked last: lr=2 width=64 (1/4)
 lr  loss  95 % interval    sd  n  failed  p  trials
- 1   3.1  [-3.2, 9.4]    3.95  4             0-3
+ 1     3  [0, 24]        3.95  4             0-3
  2  1.61                 0.11  3  1/4        4-6
+intervals stay above 0 by the logarithm, as the name `loss` says; `[metrics] bounds` in the plan says otherwise
 averaged over `seed` (of [replicates])
 left out: 1 failed
 exit code 0
@@ -255,8 +258,9 @@ exit code 0
         best.whole(),
         "\
 lr  loss  95 % interval    sd  n     p  trials
- 1   3.1  [-3.2, 9.4]    3.95  4        0-3
- 2  1.61  [1.34, 1.88]   0.11  3  0.25  4-6
+ 1     3  [0, 24]        3.95  4        0-3
+ 2  1.61  [1.36, 1.91]   0.11  3  0.25  4-6
+intervals stay above 0 by the logarithm, as the name `loss` says; `[metrics] bounds` in the plan says otherwise
 averaged over `seed` (of [replicates])
 some settings lack trials of others: the first is the one that none, or the fewest, beat by the trials that both have
 cannot be told from the best: lr=2 width=64 (p = 0.25) (paired t test, corrected for the choice of the best, 5 %)

@@ -401,8 +401,8 @@ fn tables_have_curves_where_trials_have_steps_and_only_for_people() {
         lines[..3],
         [
             "lr  width  loss  95 % interval  sd  n  p  curve  trials",
-            " 1      1  13.0  [10.5, 15.5]    1  3     █▄▂▁   0-2",
-            " 1      2  14.0  [11.5, 16.5]    1  3  1  █▄▂▁   3-5",
+            " 1      1  13.0  [10.7, 15.7]    1  3     █▄▂▁   0-2",
+            " 1      2  14.0  [11.7, 16.7]    1  3  1  █▄▂▁   3-5",
         ]
     );
     let json = world.run(&["best", "-m", "loss", "--min", "--json"]);

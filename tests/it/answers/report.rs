@@ -66,7 +66,7 @@ fn a_report_is_one_file_that_says_what_a_sweep_came_to() {
     for words in [
         "<dt>Swept</dt><dd>8 trials: x (1, 2, 4, 5), averaged over seed (1, 2).</dd>",
         "<dt>Trials</dt><dd>5 of 8 are done; the others are 3 failed.</dd>",
-        "x=1 has the least loss: 6 on average over 2 trials (95 % interval -0.3531 to 12.35).",
+        "x=1 has the least loss: 6 on average over 2 trials (95 % interval 2.081 to 17.3).",
         "The best single trial is 0 with 5.5.",
         "3 trials ended without success: 2 × exit code 4; 1 × exit code 3: not a number.",
     ] {
@@ -104,8 +104,8 @@ fn a_report_shows_the_figures_of_each_setting_that_best_prints() {
         printed,
         [
             "x  loss  95 % interval     sd  n  failed    p  curve  trials",
-            "1   6.0  [-0.4, 12.4]   0.707  2               ▁▅█    0-1",
-            "2   7.0  [0.6, 13.4]    0.707  2          0.5  ▁▅█    2-3",
+            "1   6.0  [2.1, 17.3]    0.707  2               ▁▅█    0-1",
+            "2   7.0  [2.8, 17.3]    0.707  2          0.5  ▁▅█    2-3",
             "4   8.5                        1  1/2          ▁▅█    4",
         ]
     );
@@ -135,13 +135,14 @@ fn a_report_shows_the_figures_of_each_setting_that_best_prints() {
             "costs": ["duration (s)", "processor time (s)", "peak memory (MiB)"],
             "notes": [
                 "Mean loss of each setting, averaged over `seed`, with its 95 % interval, as `hpcsweep best` prints them.",
+                "The intervals stay above 0 by the logarithm, as the name `loss` says; `[metrics] bounds` in the plan says otherwise.",
                 "Settings marked with ≈ cannot be told from the best at 5 % (paired t test, corrected for the choice of the best).",
                 "Settings with trials that failed or gave no number come after the others: their means are those of the trials that \
                  were spared.",
             ],
             "rows": [
-                row("1", ["6.0", "[-0.4, 12.4]", "0.707", "2", "", ""], "best", 6.0, json!([-0.353102, 12.3531])),
-                row("2", ["7.0", "[0.6, 13.4]", "0.707", "2", "", "0.5"], "tied", 7.0, json!([0.646898, 13.3531])),
+                row("1", ["6.0", "[2.1, 17.3]", "0.707", "2", "", ""], "best", 6.0, json!([2.08113, 17.2983])),
+                row("2", ["7.0", "[2.8, 17.3]", "0.707", "2", "", "0.5"], "tied", 7.0, json!([2.82448, 17.3483])),
                 row("4", ["8.5", "", "", "1", "1/2", ""], "failed", 8.5, Value::Null),
             ],
         })

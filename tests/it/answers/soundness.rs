@@ -47,7 +47,7 @@ fn a_setting_that_fails_is_ranked_last_whatever_form_its_failure_takes() {
             [
                 "warning: trials failed or gave no number, and these settings are ranked last: lr=2 width=64 (2/4)",
                 "lr  loss  95 % interval     sd  n  failed  p  trials",
-                " 1  1.05  [0.84, 1.26]   0.129  4             0-3",
+                " 1  1.05  [0.86, 1.28]   0.129  4             0-3",
                 " 2   0.2                 0.141  2  2/4        4,6",
             ],
             "{bad}"
@@ -167,4 +167,51 @@ fn a_mean_curve_ends_where_the_first_of_its_trials_does() {
         "curves of `loss` in c.svg\nfor its caption: mean of 3 trials; around it one standard deviation; averaged over `seed`; \
          1 line ends where its first trial does: others went on\nexit code 0\n"
     );
+}
+
+/// A sweep whose trials log these accuracies, in their order, with a table of the plan.
+fn accuracies(values: &[&str], table: &str) -> World {
+    let code = format!(
+        "set -- {}; shift $HPCSWEEP_TRIAL; echo \"{{\\\"acc\\\": $1}}\" >> $HPCSWEEP_METRICS",
+        values.join(" ")
+    );
+    let world = World::new();
+    world.local(
+        &shell(&code, &format!("[grid]\nlr = [1, 2]\n[replicates]\ncount = 3\n{table}")),
+        &["-q"],
+    );
+    world
+}
+
+#[test]
+fn intervals_of_bounded_metrics_stay_within_their_bounds_and_say_so() {
+    let values = ["0.99", "0.90", "0.97", "0.5", "0.9", "0.6"];
+    let said = |world: &World| -> Vec<String> {
+        let all = ["best -m acc --max -n 2", "compare lr=1 lr=2 -m acc", "effects -m acc --max"];
+        let lines = all.map(|verb| {
+            let args: Vec<&str> = verb.split(' ').collect();
+            let ran = world.run(&args);
+            let line = ran.ok().lines().find(|line| line.starts_with("intervals stay "));
+            line.unwrap_or_default().to_owned()
+        });
+        lines.to_vec()
+    };
+    let world = accuracies(&values, "");
+    let assumed = "intervals stay between 0 and 1 by the logit, as the name `acc` says; `[metrics] bounds` in the plan says otherwise";
+    assert_eq!(said(&world)[..2], [assumed, assumed]);
+    for one in lines(&world, &["best", "-m", "acc", "--max", "-n", "2", "--json"]) {
+        assert_eq!(one["bounds"], json!([0.0, 1.0]));
+        let ends: Vec<f64> = serde_json::from_value(one["interval"].clone()).unwrap();
+        assert!(0.0 < ends[0] && ends[0] < ends[1] && ends[1] < 1.0, "{ends:?}");
+    }
+    // The plan says others, and that there are none.
+    let world = accuracies(&values, "[metrics]\nbounds = { acc = [0, inf] }\n");
+    let given = "intervals stay above 0 by the logarithm, as `[metrics] bounds` says of `acc`";
+    assert_eq!(said(&world)[..2], [given, given]);
+    let world = accuracies(&values, "[metrics]\nbounds = { acc = [-inf, inf] }\n");
+    assert_eq!(said(&world), ["", "", ""]);
+    let best = &lines(&world, &["best", "-m", "acc", "--max", "--json"])[0];
+    assert!(best["interval"][1].as_f64().unwrap() > 1.0, "{best}");
+    // Percents are no parts of 1.
+    assert_eq!(said(&accuracies(&["99", "90", "97", "50", "90", "60"], "")), ["", "", ""]);
 }
