@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::plans::shell;
-use crate::support::world::World;
+use crate::support::world::{ROOT, World};
 
 /// A sweep whose trials log these losses, in their order; `x` fails, `nan` is logged as such.
 pub(super) fn sweep(axes: &str, losses: &[&str]) -> World {
@@ -666,4 +666,31 @@ fn a_name_of_a_parameter_and_a_metric_is_the_metric_where_one_is_asked_for() {
     let compared = world.run(&["compare", "acc=0.9", "acc=0.7", "-m", "acc", "--json"]);
     let compared: Value = serde_json::from_str(compared.ok()).unwrap();
     assert_eq!((&compared["a"]["value"], &compared["b"]["value"]), (&json!(3.0), &json!(4.0)));
+}
+
+/// The lines of a comparison without the columns of cost, which differ from run to run.
+fn without_costs(text: &str) -> String {
+    let end = text.find("  duration_s").unwrap_or(usize::MAX);
+    let cut = |line: &str| line.get(..end).unwrap_or(line).trim_end().to_owned();
+    let lines = text.lines().enumerate();
+    lines.map(|(at, line)| if at < 3 { cut(line) } else { line.to_owned() } + "\n").collect()
+}
+
+#[test]
+fn the_samples_of_the_documentation_are_what_is_printed() {
+    let page = std::fs::read_to_string(format!("{ROOT}/docs/answers.md")).unwrap();
+    let blocks = |kind: &str| -> Vec<String> {
+        let opens = format!("```{kind}\n");
+        let all = page.split(&opens).skip(1);
+        all.map(|block| block.split("```").next().unwrap().to_owned()).collect()
+    };
+    let world = World::new();
+    world.local(&blocks("toml")[0], &["-q"]);
+    let samples = blocks("console");
+    assert_eq!(samples.len(), 2);
+    for sample in samples {
+        let (command, printed) = sample.split_once('\n').unwrap();
+        let args: Vec<&str> = command.strip_prefix("$ hpcsweep ").unwrap().split(' ').collect();
+        assert_eq!(without_costs(world.run(&args).ok()), without_costs(printed), "{command}");
+    }
 }
