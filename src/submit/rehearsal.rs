@@ -426,7 +426,8 @@ impl Now<'_> {
             hands::rehearse_take_over(&all.tree, &decks, &mut ledger)?;
         }
         let records = &self.status.records;
-        let covered = hands::in_hand(&all.tree, &decks, &ledger, records, self.diff)?;
+        let mut covered = hands::in_hand(&all.tree, &decks, &ledger, records, self.diff)?;
+        covered.extend(hands::cancelled(&all.tree, self.again)?);
         let failures = Failures { retry: self.again.clone(), ..Failures::default() };
         let old = wave::left_over(&all.tree, self.diff, &covered, records, &failures)?;
         let added = grow::added(&all.tree, self.source, self.diff)?.0;

@@ -114,7 +114,8 @@ pub fn deal(
     }
     hands::withdraw(&tree, &decks, &mut ledger, &diff)?;
     let known = records::all(&tree)?;
-    let covered = hands::in_hand(&tree, &decks, &ledger, &known, &diff)?;
+    let mut covered = hands::in_hand(&tree, &decks, &ledger, &known, &diff)?;
+    covered.extend(hands::cancelled(&tree, &options.retry)?);
     // Entries of the ledger about trials whose ends the records already have belong to earlier decks.
     ledger.follow(&tree)?;
     let (repeats, alone) = repeats((&tree, &lock), source, options, &known, &covered, &diff)?;

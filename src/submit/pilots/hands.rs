@@ -8,14 +8,28 @@ use anyhow::Result;
 use crate::fault::Fault;
 use crate::host::clock;
 use crate::submit::again::Again;
+use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::Diff;
 use crate::tree::deck::{self, Deck};
+use crate::tree::journal::Journal;
 use crate::tree::ledger::{self, Entry, Ledger, Piece};
 use crate::tree::records::Record;
 use crate::tree::{Tree, terms};
 
 /// Units that are looked at together.
 const CHUNK: u64 = 1 << 16;
+
+/// Trials whose jobs were cancelled, and that run again only on request, whoever is to run them.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(crate) fn cancelled(tree: &Tree, retry: &Again) -> Result<HashSet<u64>> {
+    let journal = Journal::read(tree)?;
+    let places = Waves::read(tree)?.places();
+    let is_left =
+        |trial: &u64, array: u32| journal.is_cancelled(array, *trial) && !retry.has(*trial);
+    Ok(places.into_iter().filter(|(t, (array, _))| is_left(t, *array)).map(|(t, _)| t).collect())
+}
 
 /// Whether a unit that no agent holds is withdrawn: the plan has dropped one of its remaining trials. The rest is
 /// enqueued again. A trial of it that was tried then has all its attempts again.

@@ -147,6 +147,28 @@ fn killed_before_or_after_qsub_the_pilots_are_there_once() {
     }
 }
 
+/// Whoever is to run them.
+#[test]
+fn trials_whose_jobs_were_cancelled_run_under_agents_on_request_alone() {
+    let mut pbs = Pbs::start();
+    pbs.set("scheduling", false);
+    let plan = shell("true", "[grid]\na = [0, 1, 2]\n");
+    pbs.submit(&plan, &[]).ok();
+    pbs.world.run(&["cancel", "0-1"]).ok();
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    let counts = |pbs: &Pbs| pbs.world.status()["counts"].clone();
+    assert_eq!(counts(&pbs), json!({"cancelled": 2, "done": 1}));
+    pbs.again(&["--pull"]).ok();
+    pbs.wait_idle();
+    assert_eq!(counts(&pbs), json!({"cancelled": 2, "done": 1}));
+    let rehearsed = pbs.again(&["--pull", "--dry-run", "--retry"]);
+    assert!(rehearsed.whole().contains("2 trials"), "{}", rehearsed.whole());
+    pbs.again(&["--pull", "--retry"]).ok();
+    pbs.wait_idle();
+    assert_eq!(counts(&pbs), json!({"done": 3}));
+}
+
 #[test]
 fn cancelled_pilots_leave_and_come_back_when_they_are_asked_for() {
     let mut pbs = pbs();
