@@ -4,7 +4,24 @@ use anyhow::Result;
 
 use super::Context;
 use crate::tree::Tree;
-use crate::worker::hooks::sweep::{self, Witness};
+use crate::words::count;
+use crate::worker::hooks::lost::{self, Witness};
+use crate::worker::hooks::sweep;
+
+/// Calls the hooks of trials that are due and whose callers were lost, and says so.
+///
+/// # Errors
+/// As [`lost::call`].
+pub(super) fn settle(tree: &Tree, witness: Witness<'_>, context: &Context) -> Result<()> {
+    let called = lost::call(tree, witness, &context.vars)?;
+    if called > 0 {
+        let hooks = count(called, "hook");
+        context
+            .out
+            .say(&format!("{hooks} called of trials that have ended: the callers were lost"));
+    }
+    Ok(())
+}
 
 /// Calls the hook for the end of a sweep, and says what went wrong with it.
 ///

@@ -17,7 +17,7 @@ use crate::tree::Tree;
 use crate::tree::journal::Journal;
 use crate::tree::lock;
 use crate::tree::waves::{self, Feeder};
-use crate::worker::hooks::sweep::Witness;
+use crate::worker::hooks::lost::Witness;
 
 /// Submit more of a sweep, from a job of it (job scripts call this)
 ///
@@ -102,6 +102,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             Ok(ArrayReport { full: Some(room), .. }) => format!("{room}: no place"),
             Ok(ArrayReport { is_early: true, .. }) => "jobs are about to end".to_owned(),
             Ok(report) => {
+                ended::settle(&tree, Witness::Scheduler(&site), context)?;
                 if report.feeder.is_none()
                     && report.left + report.held == 0
                     && source.plan.run.hooks.has_end()

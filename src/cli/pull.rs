@@ -24,7 +24,7 @@ use crate::tree::ledger::Ledger;
 use crate::tree::records::Outcome;
 use crate::tree::{Tree, deck};
 use crate::words::{count, duration};
-use crate::worker::hooks::sweep::Witness;
+use crate::worker::hooks::lost::Witness;
 use crate::worker::process::child;
 
 /// Runs an agent for a sweep's folder, or for a plan. It first creates the queue if there is none.
@@ -184,6 +184,7 @@ pub(super) fn here(
 fn tell_end(tree: &Tree, report: &Report, context: &Context) -> Result<()> {
     // One that a signal ends has no time for it.
     if report.signal.is_none() {
+        ended::settle(tree, Witness::Records, context)?;
         let stopped = match &report.failed {
             Some(why) => Some(why.clone()),
             None => spent(tree)?,
@@ -278,6 +279,7 @@ pub(super) fn submit(
     if let Some((_, job)) = &report.submitted {
         out.say(&format!("jobs: {job}"));
     }
+    ended::settle(&report.tree, Witness::Records, context)?;
     if report.submitted.is_none() && report.open == 0 {
         // The agent that was to call it may have been killed.
         ended::tell(&report.tree, Witness::Records, spent(&report.tree)?.as_deref(), context)?;

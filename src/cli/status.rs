@@ -112,6 +112,9 @@ struct Told<'a> {
     /// Trials that are done although processes of them were killed for lack of memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cut_short: Vec<u64>,
+    /// Trials that have ended and whose hooks nobody has called to their end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    uncalled_hooks: Vec<u64>,
     /// Folders, not the sweep's own, that jobs name which have not ended.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     other_folders: &'a [OtherFolder],
@@ -146,6 +149,7 @@ fn told(status: &Status, of: Option<usize>) -> Told<'_> {
         unread_lines: status.unread().map(|(_, lines)| lines).sum(),
         silent: status.silent(),
         cut_short: status.cut_short().collect(),
+        uncalled_hooks: status.owed.iter().map(|(due, _)| due.trial).collect(),
         other_folders: &status.other_folders,
         trials: Trials(status),
     }
@@ -198,6 +202,7 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
     }
     text.push_str(&unsubmitted(status));
     text.push_str(&without_agents(status));
+    text.push_str(&owed(status));
     text.push_str(&left_out(status));
     text.push_str(&doubtful(status));
     text.push_str(&unused(&status.idle_gpus()));
@@ -286,6 +291,22 @@ fn unsubmitted(status: &Status) -> String {
         Some(job) => format!("{left}: job {job} submits more when {}\n", status.when_more()),
         None if !status.is_sure() => format!("{left}\n"),
         None => format!("{left}; to submit more: {command}\n"),
+    }
+}
+
+/// Hooks of trials that nobody has called to their end.
+fn owed(status: &Status) -> String {
+    let trials: Vec<u64> = status.owed.iter().map(|(due, _)| due.trial).collect();
+    let (n, command) = (status.owed.len() as u64, status.again.as_deref());
+    match n {
+        0 => String::new(),
+        _ => format!(
+            "{} not called to the end, as the callers were lost ({}); to call {}: {}\n",
+            count(n, "hook"),
+            group::list(&trials),
+            if n == 1 { "it" } else { "them" },
+            command.unwrap_or("the same `hpcsweep submit`")
+        ),
     }
 }
 

@@ -27,7 +27,7 @@ use crate::submit::pilots;
 use crate::tree::records::Outcome;
 use crate::tree::shard::Shard;
 use crate::words::{count, duration, short};
-use crate::worker::hooks::sweep::Witness;
+use crate::worker::hooks::lost::Witness;
 
 /// Submit a plan to Slurm or PBS as job arrays, or run it on this machine
 ///
@@ -288,6 +288,7 @@ pub(super) fn to_scheduler(
     if !jobs.is_empty() {
         context.out.say(&format!("jobs: {}", jobs.join(" ")));
     }
+    ended::settle(&report.tree, Witness::Scheduler(site), context)?;
     context.out.say(&format!("results: {}", report.tree.dir().display()));
     context.out.say(&format!("next: hpcsweep status {}", report.tree.named()));
     Ok(0)
@@ -371,6 +372,7 @@ pub(super) fn run_here(
     })?;
     bar.finish_and_clear();
     if !report.interrupted {
+        ended::settle(&report.tree, Witness::Records, context)?;
         let spent = match source.plan.retry.auto {
             true => auto::spent(&report.tree)?,
             false => None,

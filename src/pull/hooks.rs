@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::fault;
 use crate::host::Vars;
 use crate::tree::Tree;
+use crate::tree::due::Due;
 use crate::worker::hooks::{self, Call, Ending, RunningHook};
 
 /// Hooks that run at the same time.
@@ -17,9 +18,9 @@ const MOST_UNSAID: usize = 1000;
 /// The hooks of an agent.
 #[derive(Debug, Default)]
 pub(super) struct Hooks {
-    /// Calls that wait, with their trials.
-    waiting: VecDeque<(u64, Call)>,
-    running: Vec<(u64, RunningHook)>,
+    /// Calls that wait, with the notes that they are due.
+    waiting: VecDeque<(Due, Call)>,
+    running: Vec<(Due, RunningHook)>,
     /// What hooks print, of all trials of the agent.
     log: PathBuf,
     /// Lines that a full disk has refused so far.
@@ -33,11 +34,11 @@ impl Hooks {
     }
 
     /// A trial has ended for good.
-    pub(super) fn call(&mut self, ending: &Ending<'_>, vars: &Vars) {
+    pub(super) fn call(&mut self, ending: &Ending<'_>, vars: &Vars, due: Due) {
         match hooks::prepare(ending, vars) {
-            Ok(Some(call)) => self.waiting.push_back((ending.row.id, call)),
+            Ok(Some(call)) => self.waiting.push_back((due, call)),
             Ok(None) => {}
-            Err(error) => self.complain(ending.row.id, &fault::sentence(&error)),
+            Err(error) => self.ended(&due, Some(&fault::sentence(&error))),
         }
         self.look();
     }
@@ -45,21 +46,21 @@ impl Hooks {
     /// Starts what may start, and takes note of what has ended. `true` while there are any.
     pub(super) fn look(&mut self) -> bool {
         let mut ended = Vec::new();
-        self.running.retain_mut(|(trial, hook)| {
+        self.running.retain_mut(|(due, hook)| {
             let end = hook.poll();
             let runs = end.is_none();
-            ended.extend(end.and_then(Result::err).map(|complaint| (*trial, complaint)));
+            ended.extend(end.map(|end| (due.clone(), end.err())));
             runs
         });
-        for (trial, complaint) in ended {
-            self.complain(trial, &complaint);
+        for (due, complaint) in ended {
+            self.ended(&due, complaint.as_deref());
         }
         while self.running.len() < AT_ONCE
-            && let Some((trial, call)) = self.waiting.pop_front()
+            && let Some((due, call)) = self.waiting.pop_front()
         {
             match RunningHook::start(call, &self.log) {
-                Ok(hook) => self.running.push((trial, hook)),
-                Err(complaint) => self.complain(trial, &complaint),
+                Ok(hook) => self.running.push((due, hook)),
+                Err(complaint) => self.ended(&due, Some(&complaint)),
             }
         }
         self.say();
@@ -71,19 +72,27 @@ impl Hooks {
         self.running.iter().map(|(_, hook)| hook.pid())
     }
 
-    /// Kills the calls that run and drops those that wait. The log says so.
+    /// Kills the calls that run and drops those that wait: others find that they are due. The log says so.
     pub(super) fn give_up(&mut self) {
         let n = self.waiting.len();
         self.waiting.clear();
-        for (trial, mut hook) in std::mem::take(&mut self.running) {
+        for (due, mut hook) in std::mem::take(&mut self.running) {
             let complaint = hook.kill("the agent was told to stop");
-            self.complain(trial, &complaint);
+            self.complain(due.trial, &complaint);
         }
         if n > 0 {
             let hooks = crate::words::count(n as u64, "hook");
             self.unsaid.push_back(format!("{hooks} not called: the agent was told to stop"));
         }
         self.say();
+    }
+
+    /// A call has been made.
+    fn ended(&mut self, due: &Due, complaint: Option<&str>) {
+        due.settle();
+        if let Some(complaint) = complaint {
+            self.complain(due.trial, complaint);
+        }
     }
 
     /// The log is one of many trials.

@@ -7,8 +7,9 @@ use anyhow::Result;
 use super::feeder;
 use crate::attempt::repeat;
 use crate::host::disk;
+use crate::tree::due::{self, Due};
 use crate::tree::journal::Journal;
-use crate::tree::records::{Outcome, Record};
+use crate::tree::records::{self, Attempt, Outcome, Record};
 use crate::tree::table::Head;
 use crate::tree::waves::Wave;
 use crate::tree::{Tree, deck};
@@ -100,4 +101,17 @@ pub(crate) fn uncalled<'a>(
     let all = (0..trials).filter_map(record);
     let note = note(tree, trials, journal.jobs().count(), all, stopped)?;
     Ok(disk::stamp(&note)?.is_none().then_some(name))
+}
+
+/// The hooks of trials that are due, each with the attempt for the end of which it is.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(super) fn due(tree: &Tree) -> Result<Vec<(Due, Attempt)>> {
+    let mut all = Vec::new();
+    for due in due::read(tree)? {
+        let (record, _) = records::of_trial(tree, due.trial)?;
+        all.extend(due.attempt(tree, &record).cloned().map(|attempt| (due, attempt)));
+    }
+    Ok(all)
 }

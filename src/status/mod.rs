@@ -31,6 +31,7 @@ use crate::standing::{self, Copied, Standing, State, Witness};
 use crate::tree::code;
 use crate::tree::damage::{Damage, Damaged, Writer};
 use crate::tree::deck::{self, Deck};
+use crate::tree::due::Due;
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
 use crate::tree::records::index::{Check, Noter};
@@ -77,6 +78,8 @@ pub struct Status {
     pub(crate) awaited: HashSet<u64>,
     /// How many of these it submits again when there is a place in the queue.
     pub(crate) repeated: u64,
+    /// The hooks of trials that are due and whose callers are gone, each with the attempt for the end of which it is.
+    pub(crate) owed: Vec<(Due, Attempt)>,
     /// The hook for the end of the sweep that no job will call, because the feeder was lost.
     pub(crate) uncalled: Option<&'static str>,
     /// Whether trials are left to agents, and none is at work or will come.
@@ -292,8 +295,9 @@ fn stand(
     let given = pilots::given(files.waves.iter().map(|(wave, _)| wave), &files.journal);
     let feeders = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal, |_| true);
     let known = files.known();
-    let open: Vec<u64> =
-        files.rows.iter().map(|row| row.id).filter(|id| known.is_meant(*id, about)).collect();
+    let is_due = |trial: u64| files.due.iter().any(|(due, _)| due.trial == trial);
+    let is_meant = |trial: &u64| known.is_meant(*trial, about) || is_due(*trial);
+    let open: Vec<u64> = files.rows.iter().map(|row| row.id).filter(is_meant).collect();
     let heard = files.ask(whom, &*scheduler, &open, &given, &feeders);
     let all_pilots = pilots::read(&given, &*scheduler, &heard.elements, &files.ledger);
     // Pilots and feeders of the original do nothing for a copy.
@@ -348,6 +352,11 @@ fn stand(
     let alive: Vec<_> = all_alive.into_iter().filter(|feeder| is_own(feeder.array)).collect();
     let is_given = files.was_given() && !is_elsewhere;
     let left = if is_given { known.left(&files.rows, &standings) } else { 0 };
+    let is_owed = |(due, attempt): &(Due, Attempt)| match &attempt.bundle {
+        Some(place) => !agents.is_alive(&place.agent),
+        None => !is_elsewhere && known.has_left(&heard, due.trial, attempt),
+    };
+    let owed = files.due.iter().filter(|own| is_owed(own)).cloned().collect();
     let runs = running(&files.rows, &standings, is_elsewhere);
     let undecided = files.undecided(&heard, &standings);
     let damage = files.damage.settle(|writer| match writer {
@@ -388,6 +397,7 @@ fn stand(
         undecided,
         awaited: fed.awaited,
         repeated: fed.repeated,
+        owed,
         uncalled,
         lacks_agents,
         other_folders,
@@ -413,6 +423,8 @@ struct Files {
     dropped: Dropped,
     shards: Option<Shards>,
     code: code::Submissions,
+    /// The hooks of trials that are due, each with the attempt for the end of which it is.
+    due: Vec<(Due, Attempt)>,
     /// The hook for the end of the sweep, by the records, that was not called yet; where somebody is shown that.
     uncalled: Option<&'static str>,
     damage: Damage,
@@ -482,6 +494,7 @@ impl Files {
             dropped,
             shards,
             code,
+            due: hooks::due(tree)?,
             uncalled: None,
             damage,
         })
@@ -715,6 +728,17 @@ impl Known<'_> {
         let job = self.places.of(trial).and_then(|(array, _)| self.journal.job(array));
         let own = attempt.start.job.as_deref().map(records::array_of);
         job.is_some_and(|job| own.as_deref() == Some(job))
+    }
+
+    /// Whether the worker of an attempt that has recorded its end is gone, and was not cancelled.
+    fn has_left(&self, heard: &Heard, trial: u64, attempt: &Attempt) -> bool {
+        if attempt.start.job.is_none() {
+            return !attempt.start.is_process();
+        }
+        let place = self.places.of(trial);
+        let is_cancelled = place.is_some_and(|(array, _)| self.journal.is_cancelled(array, trial));
+        let is_alive = |element: Cow<'_, Element>| element.state.is_alive();
+        heard.is_sure && !is_cancelled && !self.of_place(heard, trial).is_some_and(is_alive)
     }
 
     /// Whether an attempt began after its trial was submitted last, as far as that is known.

@@ -8,6 +8,7 @@ pub mod bundle;
 pub(crate) mod code;
 pub mod damage;
 pub mod deck;
+pub(crate) mod due;
 pub(crate) mod export;
 pub mod journal;
 pub mod ledger;

@@ -19,6 +19,7 @@ use crate::fault::{self, Fault, one_line};
 use crate::host::signal::Signals;
 use crate::host::{clock, disk, process, vars};
 use crate::rank;
+use crate::tree::due::Due;
 use crate::tree::records::{End, Event, Outcome, Start, Used};
 use crate::worker::limits::clock_of;
 use crate::worker::process::child::{self, Happening, Termination};
@@ -361,7 +362,7 @@ impl Attempt<'_> {
             last: false,
             seq: None,
         };
-        self.recorder.write(&Event::End(end.clone()))?;
+        self.record(&end)?;
         tidy(job);
         let code = if state == Outcome::Done || code != 0 { code } else { 143 };
         let retry = match state {
@@ -495,8 +496,15 @@ impl Attempt<'_> {
             last: false,
             seq: None,
         };
-        self.recorder.write(&Event::End(end.clone()))?;
+        self.record(&end)?;
         Ok(AttemptEnd { end, code, retry: Retry::No, told })
+    }
+
+    /// Records the end.
+    fn record(&mut self, end: &End) -> Result<()> {
+        let Job { tree, head, row, .. } = self.job;
+        Due::of_run(tree, row.id, self.recorder.run).note(head, end);
+        self.recorder.write(&Event::End(end.clone()))
     }
 }
 

@@ -191,8 +191,13 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     let (record, next_run) = records::of_trial(&job.tree, trial)?;
     if record.outcome() == Some(Outcome::Done) {
         // Requeued after its end, or submitted twice: a finished result is never made again.
+        let told = match job.rank.rank {
+            0 => hooks::tell_late(&job, &record, &mut signals)?,
+            _ => None,
+        };
         output::drop_empty_job_log();
-        return Ok(job.exit_code(0, child::pending(&mut signals, Duration::ZERO, None)));
+        let told = told.or_else(|| child::pending(&mut signals, Duration::ZERO, None));
+        return Ok(job.exit_code(0, told));
     }
     if request.gate
         && let Some(reason) = why_gate_is_closed(&job)?

@@ -124,7 +124,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
 
     /// Calls the plan's hooks for trials that have ended for good. The ends are recorded before.
     pub(super) fn call_hooks(&mut self) -> Result<()> {
-        for (i, row, end) in self.lifecycle.pending_hooks.drain(..) {
+        for (i, row, end) in std::mem::take(&mut self.lifecycle.pending_hooks) {
+            let due = self.lifecycle.due(row.id, end.attempt);
             let membership = &self.lifecycle.membership;
             let head = membership.head_of(row.id)?;
             if head.run.hooks.is_default() {
@@ -132,8 +133,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             }
             let slot = &self.slots[i];
             let (tree, host, log_tail) = (&membership.tree, slot.host(), slot.tail(end.log));
-            self.hooks
-                .call(&Ending { tree, head, row: &row, end: &end, host, log_tail }, slot.vars());
+            let ending = Ending { tree, head, row: &row, end: &end, host, log_tail };
+            self.hooks.call(&ending, slot.vars(), due);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::pull::lifecycle::leaving::Leaving;
 use crate::pull::lifecycle::{Claim, Later, Lifecycle, News};
 use crate::pull::membership::Unit;
 use crate::pull::places::{AttemptId, Exited, Role};
+use crate::tree::due::Due;
 use crate::tree::ledger::Entry;
 use crate::tree::lock::Lock;
 use crate::tree::records::{Break, End, Event, Outcome};
@@ -159,6 +160,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         let seq = self.membership.ledger.seq;
         let mut end = end_of(trial, attempt, &verdict, None, None);
         end.seq = Some(seq);
+        self.note_due(&verdict, &end)?;
         self.membership.bundle.push(&Event::End(end.clone()))?;
         match verdict.next {
             Next::Over => {
@@ -230,6 +232,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             self.rule(unit, run, &mut verdict, (&ended, has_logged))?;
         }
         let end = end_of(run.trial, run.attempt, &verdict, Some(ended), result);
+        self.note_due(&verdict, &end)?;
         self.membership.bundle.push(&Event::End(end.clone()))?;
         self.membership.done += 1;
         self.membership.busy_s += seconds.max(1e-4);
@@ -266,6 +269,20 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
                 self.later.push(Later::at(at, unit));
             }
             Next::Elsewhere => self.membership.give_back(vec![unit.piece()]),
+        }
+        Ok(())
+    }
+
+    /// The note that the hook is due for an end of this agent.
+    pub(crate) fn due(&self, trial: u64, attempt: u32) -> Due {
+        Due::of_agent(&self.membership.tree, trial, &self.membership.name, attempt)
+    }
+
+    /// Notes that a hook is due for an end that is about to be recorded.
+    fn note_due(&self, verdict: &Verdict, end: &End) -> Result<()> {
+        if verdict.next == Next::Over {
+            let head = self.membership.head_of(end.trial)?;
+            self.due(end.trial, end.attempt).note(head, end);
         }
         Ok(())
     }
@@ -316,6 +333,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             if won.is_none_or(|won| won.agent == self.membership.name && won.attempt == attempt) {
                 self.conclude(claim)?;
             } else {
+                self.due(trial, attempt).settle();
                 self.told.push((claim.run, Outcome::Interrupted, false));
                 claim.unit.map_or(Ok(()), |unit| self.go_on(unit, None))?;
             }

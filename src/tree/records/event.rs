@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Outcome, UNREAD, Usage};
 use crate::cause::Cause;
+use crate::host::process;
 use crate::plan::Resources;
 use crate::tree::line;
 
@@ -64,6 +65,13 @@ pub struct Start {
     /// Whether the trial before it in its chain was done then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub behind: bool,
+}
+
+impl Start {
+    /// Whether the worker of rank 0 is alive, if this is its host.
+    pub(crate) fn is_process(&self) -> bool {
+        self.started.is_some() && process::started(self.pid.cast_signed()) == self.started
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]

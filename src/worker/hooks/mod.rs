@@ -5,6 +5,7 @@
 //! which the caller polls and never waits for, so that it can continue with other trials. Nothing here
 //! changes the records: the outcome of a hook is a line of the trial's log.
 
+pub(crate) mod lost;
 pub(crate) mod sweep;
 
 use std::os::unix::process::ExitStatusExt;
@@ -23,6 +24,7 @@ use crate::host::signal::Signals;
 use crate::host::{Vars, disk, process};
 use crate::plan::CommandTemplate;
 use crate::tree::Tree;
+use crate::tree::due::{self, Due};
 use crate::tree::records::{self, Attempt, End, Outcome, Record};
 use crate::tree::table::{Head, Row};
 use crate::worker::attempt::{self, AttemptEnd, Retry};
@@ -100,11 +102,6 @@ pub(crate) struct Call {
     _folder: Option<Folder>,
 }
 
-/// The name of the hook for an end.
-fn name(end: &End) -> &'static str {
-    if end.state == Outcome::Done { "finish" } else { "error" }
-}
-
 /// The call of the plan's hook for an ending. `None` if the plan has no such hook, and for every interrupted
 /// trial. `vars` is the environment of the worker.
 ///
@@ -112,15 +109,8 @@ fn name(end: &End) -> &'static str {
 /// When an expression cannot be filled in.
 pub(crate) fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> {
     let Ending { tree, head, row, end, host, log_tail } = ending;
-    let hooks = &head.run.hooks;
-    let name = name(end);
-    let (what, argv) = match name {
-        "finish" => ("hooks.finish", &hooks.finish),
-        _ => ("hooks.error", &hooks.error),
-    };
-    if argv.is_empty() || end.state == Outcome::Interrupted {
-        return Ok(None);
-    }
+    let Some((name, argv)) = due::hook(head, end) else { return Ok(None) };
+    let what = if name == "finish" { "hooks.finish" } else { "hooks.error" };
     let params = &row.params;
     let names = prepare::names(tree, head, row, end.attempt);
     let filled = |what, argv: &[String], env: &[(String, String)]| {
@@ -164,7 +154,7 @@ pub(crate) fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> 
     if let Some(file) = file {
         env.insert("HPCSWEEP_OUTCOME".to_owned(), prepare::path_text(&file));
     }
-    let limit = Duration::from_secs(hooks.timeout_s);
+    let limit = Duration::from_secs(head.run.hooks.timeout_s);
     let workdir = prepare::code(tree, head, row)?.1;
     env.insert("HPCSWEEP_SOURCE".to_owned(), prepare::path_text(&head.workdir));
     Ok(Some(Call { name, argv, env, workdir, limit, wants, _folder: folder }))
@@ -325,7 +315,12 @@ pub(super) fn tell(
 ) -> Option<Signal> {
     let Job { tree, head, row, host, .. } = job;
     let end = &verdict.end;
-    if (told.is_none() && head.run.hooks.is_default()) || !is_for_good(job, before, verdict) {
+    let due = Due::of_run(tree, row.id, run);
+    if told.is_none() && head.run.hooks.is_default() {
+        return None;
+    }
+    if !is_for_good(job, before, verdict) {
+        due.settle();
         return None;
     }
     let log = tree.log(row.id, run);
@@ -334,17 +329,64 @@ pub(super) fn tell(
     if let Some(told) = told {
         told(&ending);
     }
+    call(&ending, &log, &due, &job.vars, signals)
+}
+
+/// Calls the hook for the end of a trial that is done, if an earlier run in the same job was killed before it had. As
+/// [`tell`], returns a signal.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(super) fn tell_late(
+    job: &Job,
+    record: &Record,
+    signals: &mut Signals,
+) -> Result<Option<Signal>> {
+    let Job { tree, head, row, .. } = job;
+    let Some(attempt) = record.decisive().filter(|own| own.bundle.is_none()) else {
+        return Ok(None);
+    };
+    let is_requeued = job.job_id.is_some() && attempt.start.job == job.job_id;
+    let is_alive = attempt.start.host == job.host && attempt.start.is_process();
+    if head.run.hooks.is_default() || !is_requeued || is_alive {
+        return Ok(None);
+    }
+    let mut due = Due::of_run(tree, row.id, attempt.run);
+    let Some(end) = attempt.end.as_ref().filter(|end| due::hook(head, end).is_some()) else {
+        return Ok(None);
+    };
+    if !due.take()? {
+        return Ok(None);
+    }
+    let log = tree.log(row.id, attempt.run);
+    let log_tail = log_tail::of(&disk::read_end(&log, TAIL_BYTES).unwrap_or_default());
+    let ending = Ending { tree, head, row, end, host: &attempt.start.host, log_tail };
+    Ok(call(&ending, &log, &due, &job.vars, signals))
+}
+
+/// Calls the plan's hook, waits for it, and settles the note that it is due unless a signal has ended the call, which is
+/// returned.
+fn call(
+    ending: &Ending<'_>,
+    log: &Path,
+    due: &Due,
+    vars: &Vars,
+    signals: &mut Signals,
+) -> Option<Signal> {
     let mut stop = None;
-    let called = match prepare(&ending, &job.vars) {
+    let called = match prepare(ending, vars) {
         Ok(None) => return None,
-        Ok(Some(call)) => run_to_its_end(call, &log, signals, &mut stop),
-        Err(error) => Err(complaint(name(end), &fault::sentence(&error))),
+        Ok(Some(call)) => run_to_its_end(call, log, signals, &mut stop),
+        Err(error) => Err(complaint(due::name(ending.end), &fault::sentence(&error))),
     };
     // Processes that have left the hook's group or session end with it too.
     process::end_strays(None);
     if let Err(said) = called {
         // A full disk has no place for it.
-        let _ = complain(&log, &said);
+        let _ = complain(log, &said);
+    }
+    if stop.is_none() {
+        due.settle();
     }
     stop
 }

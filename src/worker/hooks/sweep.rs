@@ -6,17 +6,17 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::lost::{self, Witness};
 use super::{Call, Folder, RunningHook, complain};
 use crate::cause::group;
 use crate::host::{Vars, clock, disk};
 use crate::plan::Params;
-use crate::site::Site;
 use crate::standing::State;
 use crate::status::{self, Status, hooks};
 use crate::tree::lock::Lock;
@@ -24,15 +24,6 @@ use crate::tree::table::{self, Head};
 use crate::tree::{Tree, write_document};
 use crate::worker::process::scratch::private_folder;
 use crate::worker::process::{heavy, prepare};
-
-/// Who asks how the trials stand.
-#[derive(Clone, Copy)]
-pub(crate) enum Witness<'a> {
-    /// The records alone tell, as no scheduler has anything of it: what was interrupted goes on.
-    Records,
-    /// The scheduler is asked, too: some trials may be its jobs.
-    Scheduler(&'a Site),
-}
 
 /// What is kept of a call.
 #[derive(Serialize)]
@@ -43,9 +34,6 @@ struct Note {
     complaint: Option<String>,
     summary: Value,
 }
-
-/// Pauses between looks at a running hook, or at the lock.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long the sweep's lock is waited for beyond the time of a call.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -65,19 +53,10 @@ pub(crate) fn tell_end(
     let Some(head) = heads.last() else { return Ok(None) };
     let Some((name, argv)) = hooks::of_end(&heads, stopped) else { return Ok(None) };
     // Another agent may be calling it, or somebody submits: longer than a call nobody is waited for.
-    let until = Instant::now() + Duration::from_secs(head.run.hooks.timeout_s) + PATIENCE;
-    let lock = loop {
-        match Lock::take(tree) {
-            Ok(lock) => break lock,
-            Err(error) if Instant::now() > until => return Err(error),
-            Err(_) => std::thread::sleep(PAUSE),
-        }
-    };
+    let patience = Duration::from_secs(head.run.hooks.timeout_s) + PATIENCE;
+    let lock = lost::wait_for_lock(tree, patience)?;
     let (tree, identity) = Tree::open(tree.dir())?;
-    let whom = match witness {
-        Witness::Records => None,
-        Witness::Scheduler(site) => Some((site, vars)),
-    };
+    let whom = witness.whom(vars);
     let by_records = whom.is_none();
     let status = status::read(tree.clone(), identity, whom)?;
     let goes_on = |state: &State| {
@@ -163,15 +142,5 @@ fn call(
     let limit = Duration::from_secs(head.run.hooks.timeout_s);
     let (argv, workdir) = (argv.to_vec(), head.workdir.clone());
     let call = Call { name, argv, env, workdir, limit, wants, _folder: folder };
-    let mut running = match RunningHook::start(call, &log(tree)) {
-        Ok(running) => running,
-        Err(complaint) => return Some(complaint),
-    };
-    loop {
-        if let Some(ended) = running.poll() {
-            return ended.err();
-        }
-        std::thread::sleep(PAUSE);
-        lock.touch();
-    }
+    RunningHook::start(call, &log(tree)).and_then(|hook| lost::wait(hook, lock)).err()
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
+use crate::host::age;
 use crate::host::signal::Signals;
-use crate::host::{age, process};
 use crate::tree::records::{self, Attempt, Outcome, Record};
 use crate::worker::Job;
 use crate::worker::process::child;
@@ -76,10 +76,8 @@ fn living(job: &Job, attempt: &Attempt, own: Option<u32>) -> Option<Duration> {
         return None;
     }
     if start.host == job.host {
-        let is_it = start.started.is_some()
-            && process::started(start.pid.cast_signed()) == start.started
-            && start.pid != std::process::id();
-        return is_it.then_some(Duration::ZERO);
+        let is_other = start.is_process() && start.pid != std::process::id();
+        return is_other.then_some(Duration::ZERO);
     }
     let path = job.tree.record(job.row.id, attempt.run);
     let age = age::by_server(&path, job.tree.dir()).ok()?;

@@ -483,7 +483,7 @@ impl Schedule {
         wait_until("no program of the sweep is left", || programs_of(&folder).is_empty());
     }
 
-    /// The hook of a trial that has ended for good was called once, by one of the agents.
+    /// The hook of a trial that has ended for good was called once, or again where its caller was killed.
     fn judge_hooks(&self, trial: u64, record: &Record, ledger: &Ledger) {
         let gone = |attempt: &Attempt| {
             let agent = attempt.bundle.as_ref().map(|place| &place.agent)?;
@@ -501,7 +501,9 @@ impl Schedule {
                 |a: &&Attempt| a.bundle.as_ref().is_some_and(|place| place.last && !place.lost);
             let ends =
                 || record.attempts.iter().filter(|a| state(a) == Some(outcome)).filter(is_last);
-            let (most, least) = (ends().count() + void, ends().filter(is_there).count());
+            let (all, least) = (ends().count(), ends().filter(is_there).count());
+            // One that was killed during the call is followed by another that calls it again.
+            let most = all + (all - least) + void;
             let line = format!("{name} {trial}");
             let hooks = self.world.read("events.hooks");
             let called = hooks.lines().filter(|l| **l == line).count();

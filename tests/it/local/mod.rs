@@ -8,6 +8,7 @@ mod executor;
 mod gpu_share;
 mod hooks;
 mod interrupt;
+mod late_hooks;
 mod ranks;
 mod resources;
 mod retry;
