@@ -280,7 +280,15 @@ fn as_recorded(
     wants: Use<'_>,
 ) -> Result<Status> {
     let files = Files::of(&tree, &identity, wants)?;
-    stand(tree, identity, files, whom, (about, wants))
+    let status = stand(tree.clone(), identity.clone(), files, whom, (about, wants))?;
+    // The feeder that was known may have ended after it had submitted the next one, and before the scheduler answered.
+    match status.lacks_feeder() && Journal::read(&tree)?.jobs().count() > status.jobs.len() {
+        true => {
+            let files = Files::of(&tree, &identity, wants)?;
+            stand(tree, identity, files, whom, (about, wants))
+        }
+        false => Ok(status),
+    }
 }
 
 /// How the trials stand of a sweep with these files.
@@ -828,6 +836,12 @@ impl Status {
     /// Whether the scheduler's silence means something: it answered, or was never given anything.
     pub(crate) fn is_sure(&self) -> bool {
         self.asked
+    }
+
+    /// Whether something is left to a feeder, and none is queued or running.
+    fn lacks_feeder(&self) -> bool {
+        let is_needed = self.unsubmitted > 0 || !self.undecided.is_empty();
+        self.asked && self.feeder.is_none() && (is_needed || self.uncalled.is_some())
     }
 
     /// When its feeder submits more.

@@ -51,6 +51,28 @@ fn that_takes(elements: u64) -> Pbs {
     pbs
 }
 
+/// One feeder ends, and the next one is there, between the reading of the sweep's files and the server's answer.
+#[test]
+fn status_between_two_feeders_names_the_next_one() {
+    let pbs = that_takes(5);
+    let code = "[ -e go ] && [ $HPCSWEEP_TRIAL -lt 4 ] || while [ ! -e end ]; do sleep 0.02; done";
+    pbs.submit(&shell(code, "[grid]\na = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]\n"), &[]).ok();
+    pbs.world.write("go", "");
+    let config = pbs.world.text_path("pbs/config.json");
+    let turn = format!("sed -i 's/\"scheduling\": *false/\"scheduling\":true/' {config}");
+    let ended = "until real -x 2.pbshead | grep -q ' F '; do sleep 0.05; done";
+    wrap(
+        &pbs.world,
+        "qstat",
+        &format!("mkdir once 2>/dev/null && {{ {turn}; {ended}; }}; real \"$@\""),
+    );
+    let seen = pbs.world.run(&["status"]).out;
+    assert!(seen.contains(" submits more when there is a place in the queue\n"), "{seen}");
+    assert!(!seen.contains("job 2.pbshead submits"), "{seen}");
+    pbs.world.write("end", "");
+    pbs.wait_idle();
+}
+
 /// The trials that a job has, over all arrays of the sweep, and the most of them that waited or ran at once.
 #[test]
 fn more_than_may_be_queued_is_submitted_by_jobs_that_follow_each_other() {
