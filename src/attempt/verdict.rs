@@ -11,6 +11,12 @@ pub(crate) const MAX_FAULTS: u32 = 3;
 /// Allocations in a row that may cut a trial off without a checkpoint written.
 pub(crate) const MAX_CUTS: u32 = 3;
 
+/// Whether a program that failed on a full disk, and has printed so many bytes, may have failed because of it, and not have
+/// filled it by what it printed.
+pub(crate) fn may_lack_room(printed: u64) -> bool {
+    printed < 1 << 18
+}
+
 /// What becomes of the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {

@@ -29,8 +29,10 @@ pub enum Cause {
     BadInterpreter,
     Permission,
     ExecFormat,
+    CodeChanged,
     DiskFull,
     Quota,
+    Limit,
     TreeUnreachable,
     Launch,
     Rendezvous,
@@ -48,7 +50,7 @@ pub enum Cause {
 }
 
 /// Each cause with its word, a shorter word that options take as well, and what it means.
-pub(crate) const TABLE: [(Cause, &str, &str, &str); 28] = {
+pub(crate) const TABLE: [(Cause, &str, &str, &str); 30] = {
     use Cause::*;
     [
         (OutOfMemory, "out-of-memory", "oom", "it had less memory than it needed"),
@@ -65,8 +67,10 @@ pub(crate) const TABLE: [(Cause, &str, &str, &str); 28] = {
         (BadInterpreter, "bad-interpreter", "", "the first line of its command names no program"),
         (Permission, "permission", "", "its command or a file may not be used"),
         (ExecFormat, "exec-format", "", "its command is no program for this machine"),
+        (CodeChanged, "code-changed", "", "its snapshot is not what was stored"),
         (DiskFull, "disk-full", "", "a disk was full"),
         (Quota, "quota", "", "a disk quota was used up"),
+        (Limit, "limit", "", "a limit of the machine left no place for it"),
         (
             TreeUnreachable,
             "tree-unreachable",
@@ -108,13 +112,34 @@ impl Cause {
             io::ErrorKind::StorageFull => Some(Self::DiskFull),
             io::ErrorKind::QuotaExceeded => Some(Self::Quota),
             io::ErrorKind::PermissionDenied => Some(Self::Permission),
+            _ if hint_of_limit(error).is_some() => Some(Self::Limit),
             _ => error.raw_os_error().filter(|n| GONE.contains(n)).map(|_| Self::TreeUnreachable),
         }
+    }
+
+    /// Whether it is the machine's, and passes: a trial that could not begin for it has not failed.
+    pub(crate) fn passes(self) -> bool {
+        matches!(self, Self::DiskFull | Self::Quota | Self::Limit)
     }
 
     /// Whether the words about it say more than the exit code or the signal of the program.
     pub(crate) fn says_more(self) -> bool {
         !matches!(self, Self::Signal | Self::ExitCode | Self::SetUp | Self::Unknown)
+    }
+}
+
+/// What can be done about an error that comes of a limit of this process or machine.
+pub(crate) fn hint_of_limit(error: &io::Error) -> Option<&'static str> {
+    use nix::libc::{EAGAIN, EFBIG, EMFILE, ENFILE, ENOMEM};
+    match error.raw_os_error()? {
+        EMFILE | ENFILE => {
+            Some("raise the limit of open files (`ulimit -n`) and run the same command again")
+        }
+        EFBIG => Some("raise the limit of file sizes (`ulimit -f`) and run the same command again"),
+        EAGAIN | ENOMEM => Some(
+            "run the same command again when fewer processes run, or raise `ulimit -u` and `-v`",
+        ),
+        _ => None,
     }
 }
 
@@ -174,9 +199,12 @@ mod tests {
     fn an_error_of_the_system_has_a_cause_where_its_number_says_so() {
         let of = |number| Cause::of_io(&io::Error::from_raw_os_error(number));
         use nix::libc::{EACCES, EDQUOT, EINVAL, EIO, ENOENT, ENOSPC, ENOTCONN, EPERM, ESTALE};
+        use nix::libc::{EAGAIN, EFBIG, EMFILE, ENFILE, ENOMEM};
         assert_eq!([ENOSPC, EDQUOT].map(of), [Some(Cause::DiskFull), Some(Cause::Quota)]);
         assert_eq!([EACCES, EPERM].map(of), [Some(Cause::Permission); 2]);
         assert_eq!([EIO, ESTALE, ENOTCONN].map(of), [Some(Cause::TreeUnreachable); 3]);
+        let limits = [EAGAIN, EFBIG, EMFILE, ENFILE, ENOMEM];
+        assert_eq!(limits.map(of), [Some(Cause::Limit); 5]);
         assert_eq!([ENOENT, EINVAL].map(of), [None; 2]);
     }
 }

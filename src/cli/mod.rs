@@ -55,7 +55,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::collect::sheet;
-use crate::host::{Vars, disk, vars};
+use crate::host::{Vars, disk, signal, vars};
 use crate::plot::Draw;
 use crate::site::Site;
 
@@ -182,6 +182,7 @@ pub fn main_as_worker(args: &[&str]) -> ExitCode {
 
 fn run(args: Vec<OsString>, typed: Option<sheet::Write>, draw: Option<Draw>) -> ExitCode {
     out::end_on_panic();
+    signal::ignore_file_size();
     let verb = args.iter().skip(1).find(|arg| !arg.to_string_lossy().starts_with('-')).cloned();
     let matches = groups::grouped(Cli::command()).try_get_matches_from(args);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {

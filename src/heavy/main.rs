@@ -31,6 +31,7 @@ use hpcsweep::worker::process::launch::VERSION_VARIABLE;
     reason = "a program of its own speaks for itself"
 )]
 fn main() -> ExitCode {
+    hpcsweep::host::signal::ignore_file_size();
     let own = env!("CARGO_PKG_VERSION");
     if let Ok(theirs) = std::env::var(VERSION_VARIABLE)
         && theirs != own

@@ -14,7 +14,7 @@ use nix::libc;
 
 use super::access;
 use super::rename::rename;
-use crate::cause::Cause;
+use crate::cause::{self, Cause};
 use crate::fault::Fault;
 use crate::words;
 
@@ -36,7 +36,7 @@ pub(crate) fn fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             fault.hint("choose a results root you may write to: `[sweep] root` in the plan")
         }
-        _ => fault,
+        _ => Fault { hint: cause::hint_of_limit(error).map(str::to_owned), ..fault },
     }
 }
 

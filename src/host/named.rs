@@ -49,7 +49,7 @@ pub(crate) fn make_dir(path: &Path, later: &Path) -> Result<()> {
 }
 
 fn helps_another_name(fault: &Fault) -> bool {
-    fault.hint.is_some() && !matches!(fault.cause, Some(Cause::DiskFull | Cause::Quota))
+    fault.hint.is_some() && !fault.cause.is_some_and(Cause::passes)
 }
 
 /// A fault about a file that a person has named: what helps is another name.

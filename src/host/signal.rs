@@ -2,13 +2,36 @@
 //! ever runs inside a signal handler.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::fault::Fault;
+
+/// Whether SIGXFSZ is ignored here that was not when this process began.
+static IGNORES_FILE_SIZE: AtomicBool = AtomicBool::new(false);
+
+/// A file that may not grow (`ulimit -f`) is an error of its write from now on, and does not kill this process.
+#[expect(unsafe_code, reason = "signal(2) is unsafe by declaration")]
+pub fn ignore_file_size() {
+    // SAFETY: no handler.
+    let before = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
+    if matches!(before, Ok(SigHandler::SigDfl)) {
+        IGNORES_FILE_SIZE.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Undoes [`ignore_file_size`] in a child that becomes a program. Async-signal-safe.
+#[expect(unsafe_code, reason = "signal(2) is unsafe by declaration")]
+pub(super) fn restore_file_size() {
+    if IGNORES_FILE_SIZE.load(Ordering::Relaxed) {
+        // SAFETY: no handler.
+        let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigDfl) };
+    }
+}
 
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

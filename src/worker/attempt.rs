@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::{Job, check_world};
 use crate::attempt::exit::{self, Exit};
 use crate::attempt::stop::Stop;
+use crate::attempt::verdict;
 use crate::cause::{self, Cause, Why};
 use crate::fault::{self, Fault, one_line};
 use crate::host::signal::Signals;
@@ -340,6 +341,12 @@ impl Attempt<'_> {
             let why = Some(unmet.with(log_says(&log, 1, None)));
             judged = Judged { state: Outcome::Failed, code: 1, why, bare: None };
         }
+        if judged.state == Outcome::Failed && self.had_no_room(started) {
+            // Nor is that the trial's fault.
+            let log = self.job.tree.log(self.job.row.id, self.recorder.run);
+            let why = Why::new(Cause::DiskFull, NO_ROOM).with(log_says(&log, judged.code, None));
+            judged = Judged { state: Outcome::Interrupted, why: Some(why), bare: None, ..judged };
+        }
         let (state, code) = (judged.state, judged.code);
         let used = self.used(started, &ends);
         let (cause, reason) = self.why(started, &ends, judged, used.of_a_node());
@@ -381,6 +388,14 @@ impl Attempt<'_> {
             _ => None,
         };
         Ok(AttemptEnd { end, code, retry, told })
+    }
+
+    /// Whether the program may have failed because it could not write, and not by what it has printed itself. Asked before
+    /// the end is written, which waits for room.
+    fn had_no_room(&self, started: &Started) -> bool {
+        let log = started.log.lock().ok().and_then(|log| log.metadata().ok());
+        log.is_none_or(|log| verdict::may_lack_room(log.len()))
+            && disk::is_full(self.job.tree.dir())
     }
 
     /// What all ranks have used that have reported it.
@@ -471,7 +486,11 @@ impl Attempt<'_> {
             NotStarted::Unrecorded(error) => return Err(error),
             NotStarted::Failed(error, code) => {
                 let why = Why::new(fault::cause(&error), one_line(&error));
-                (Outcome::Failed, why, code, None)
+                let state = match why.cause.passes() {
+                    true => Outcome::Interrupted,
+                    false => Outcome::Failed,
+                };
+                (state, why, code, None)
             }
             NotStarted::Told(signal) => {
                 let stop = Stop::Signal(signal);

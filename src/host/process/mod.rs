@@ -20,8 +20,8 @@ mod look;
 mod spent;
 pub(crate) mod tree;
 
-use super::{Vars, access, threads};
-use crate::cause::Cause;
+use super::{Vars, access, signal, threads};
+use crate::cause::{self, Cause};
 use crate::fault::Fault;
 
 pub(crate) use look::{has_children, has_ended, name, started, text_of};
@@ -39,14 +39,16 @@ pub(crate) struct Output {
     pub(crate) stderr: String,
 }
 
-/// Gives a program the umask of the user, where this process has made another its own ([`access::open_to`]).
-#[expect(unsafe_code, reason = "pre_exec is unsafe; umask(2) is async-signal-safe")]
+/// Gives a program the umask of the user, where this process has made another its own ([`access::open_to`]), and what SIGXFSZ
+/// did when this process began.
+#[expect(unsafe_code, reason = "pre_exec is unsafe; what is called is async-signal-safe")]
 fn with_own_umask(command: &mut Command) -> &mut Command {
-    let Some(own) = access::umask_of_programs() else { return command };
-    // SAFETY: between fork and exec only umask(2) is called.
+    let own = access::umask_of_programs();
+    // SAFETY: between fork and exec only umask(2) and sigaction(2) are called.
     unsafe {
         command.pre_exec(move || {
-            nix::sys::stat::umask(own);
+            own.map(nix::sys::stat::umask);
+            signal::restore_file_size();
             Ok(())
         })
     }
@@ -94,6 +96,7 @@ impl ChildSetup {
         if let Some(own) = self.umask {
             nix::sys::stat::umask(own);
         }
+        signal::restore_file_size();
         if let Some(fd) = self.keep {
             // SAFETY: it is open in the child, as its owner outlives the start.
             let fd = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -205,7 +208,7 @@ pub fn start_fault(program: &str, error: &std::io::Error) -> Fault {
     if error.raw_os_error() == Some(nix::Error::E2BIG as i32) {
         return fault.hint("read large values from the JSON file $HPCSWEEP_PARAMS");
     }
-    fault
+    Fault { hint: cause::hint_of_limit(error).map(str::to_owned), ..fault }
 }
 
 /// A shell's view of an exit status: the code, or 128 + signal.
@@ -361,6 +364,7 @@ pub(crate) fn become_program(argv: &[String], vars: &[(&str, &str)]) -> Fault {
 /// Becomes another program as this process is. Returns only if that fails: the number of the error.
 pub(crate) fn try_to_become(argv: &[String]) -> i32 {
     let Some((program, args)) = argv.split_first() else { return nix::libc::ENOENT };
+    signal::restore_file_size();
     Command::new(program).args(args).exec().raw_os_error().unwrap_or(nix::libc::EINVAL)
 }
 

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::{Agent, News};
 use crate::attempt::stop::Stop;
-use crate::attempt::verdict::{Next, Verdict};
+use crate::attempt::verdict::{self, Next, Verdict};
 use crate::cause::{self, Cause, Why};
 use crate::host::disk;
 use crate::pull::lifecycle::attempts;
@@ -114,10 +114,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
 
     /// Whether a program may have failed because it could not write, and not by what it has written itself.
     fn had_no_room(&self, ended: &Exited) -> bool {
-        /// More output than this may have filled the disk, bytes.
-        const MUCH: u64 = 1 << 18;
-        let little = ended.log.is_none_or(|(_, length)| length < MUCH);
-        little
+        ended.log.is_none_or(|(_, length)| verdict::may_lack_room(length))
             && (self.lifecycle.is_in_trouble()
                 || disk::is_full(self.lifecycle.membership.tree.dir()))
     }

@@ -1,5 +1,6 @@
 //! The one writer of a run's record.
 
+use std::io::ErrorKind::FileTooLarge;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -153,7 +154,8 @@ impl Recorder {
         loop {
             match self.lines.append(&Whole(event)) {
                 Ok(()) => return Ok(()),
-                Err(e) if since.elapsed() >= patience => {
+                // A file that may not grow never will.
+                Err(e) if since.elapsed() >= patience || e.kind() == FileTooLarge => {
                     return Err(disk::fault("write", self.lines.path(), &e).into());
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(500)),

@@ -312,18 +312,51 @@ fn a_file_that_may_not_grow_is_said_and_the_next_submit_completes() {
     let long = "x".repeat(1000);
     let rest = format!("[defaults]\nlong = \"{long}\"\n[grid]\na = [{}]\n", numbers.join(", "));
     world.write("plan.toml", &shell("true", &rest));
-    let limited =
-        format!("trap '' XFSZ; ulimit -f 16; exec '{PROGRAM}' submit plan.toml --local -q");
+    let limited = format!("ulimit -f 16; exec '{PROGRAM}' submit plan.toml --local -q");
     let ran = world.call("bash", &["-c", &limited]);
     assert_eq!(
         ran.whole(),
-        "error: cannot write `$WORLD/results/s/trials/000000000000.jsonl`: file too large\nexit code 4\n"
+        "error: cannot write `$WORLD/results/s/trials/000000000000.jsonl`: file too large\n\
+         hint: raise the limit of file sizes (`ulimit -f`) and run the same command again\nexit code 4\n"
     );
     // Half a table is no table.
     assert_eq!(world.table(&[]).len(), 0);
     assert_eq!(world.files("results/s/trials"), Vec::<String>::new());
     world.run(&["submit", "plan.toml", "--local", "-q"]).ok();
     assert_eq!(world.status()["counts"], json!({"done": 20}));
+}
+
+#[test]
+fn a_program_is_killed_when_its_file_may_not_grow_and_hpcsweep_is_not() {
+    let world = World::new();
+    // The log of the trial may have 64 KiB.
+    world.write("plan.toml", &shell("exec head -c 100000 /dev/zero", ""));
+    let code = format!("ulimit -f 64; exec '{PROGRAM}' submit plan.toml --local -q");
+    assert_eq!(world.call("bash", &["-c", &code]).code, 1);
+    let status = world.status();
+    let trial = &status["trials"][0];
+    assert_eq!(
+        (&trial["state"], &trial["reason"]),
+        (&json!("failed"), &json!("signal 25 (SIGXFSZ)"))
+    );
+}
+
+#[test]
+fn a_trial_for_which_no_descriptors_are_left_is_interrupted_and_runs_next_time() {
+    let world = World::new();
+    world.write("plan.toml", &shell("true", "[grid]\na = [1, 2, 3]\n"));
+    // Enough for the executor and the record, and not for the program.
+    let limited = format!("ulimit -n 8; exec '{PROGRAM}' submit plan.toml --local -q -j 1");
+    assert_eq!(world.call("bash", &["-c", &limited]).code, 1);
+    let status = world.status();
+    assert_eq!(status["counts"], json!({"interrupted": 3}), "{status}");
+    let said = "cannot start `sh`: too many open files; \
+        hint: raise the limit of open files (`ulimit -n`) and run the same command again";
+    for trial in status["trials"].as_array().unwrap() {
+        assert_eq!((&trial["cause"], &trial["reason"]), (&json!("limit"), &json!(said)));
+    }
+    world.run(&["submit", "plan.toml", "--local", "-q"]).ok();
+    assert_eq!(world.status()["counts"], json!({"done": 3}));
 }
 
 #[test]
@@ -407,22 +440,31 @@ fn fills_up_under_way(more: &str) {
 }
 
 #[test]
-fn a_trial_that_fails_on_a_full_disk_says_so() {
+fn a_trial_that_fails_on_a_full_disk_is_interrupted_and_runs_when_there_is_room() {
     let world = World::new();
     fs::create_dir(world.path("results")).unwrap();
     // The record has room in its last block.
-    let code = "dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
-        head -c 9000 /dev/zero";
+    let code = "[ -e ran ] || dd if=/dev/zero of=results/filler bs=1k count=1000 2>/dev/null
+        : >ran; head -c 9000 /dev/zero";
     world.write("plan.toml", &shell(code, ""));
     let script = format!(
         "set -u; mount -t tmpfs -o size=256k none results || exit 90
         '{PROGRAM}' submit plan.toml --local -q; echo first: $?
         rm results/filler
-        '{PROGRAM}' status --json | grep -o '\"reason\":\"[^\"]*\"'"
+        look() {{ '{PROGRAM}' status --json | grep -Eo '\"(counts\":[^}}]*}}|(cause|reason)\":\"[^\"]*\")'; }}; look
+        '{PROGRAM}' submit plan.toml --local -q; echo second: $?; look"
     );
     let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
-    let reason = "\"reason\":\"the disk of the results was full when it ended\"";
-    assert_eq!(ran.out, format!("first: 1\n{reason}\n"), "{}", ran.whole());
+    let expected = "\
+first: 1
+\"counts\":{\"interrupted\":1}
+\"cause\":\"disk-full\"
+\"reason\":\"the disk of the results was full when it ended\"
+second: 0
+\"counts\":{\"done\":1}
+\"reason\":\"\"
+";
+    assert_eq!(ran.out, expected, "{}", ran.whole());
 }
 
 #[test]
