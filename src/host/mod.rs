@@ -8,6 +8,7 @@ pub(crate) mod age;
 pub(crate) mod archive;
 pub(crate) mod cgroup;
 pub mod clock;
+pub(crate) mod content;
 pub(crate) mod copy;
 pub(crate) mod derived;
 pub mod disk;

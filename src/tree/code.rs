@@ -6,15 +6,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::damage::Damage;
 use super::{Tree, numbers, read_document, write_document};
+use crate::cause::Cause;
 use crate::fault::Fault;
-use crate::host::disk;
+use crate::host::{content, disk};
 use crate::idset::IdSet;
+use crate::words::count;
 
 /// A list of the files of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,6 +158,59 @@ pub(crate) fn manifest(tree: &Tree, name: &str) -> Result<Manifest> {
 /// When the disk refuses.
 pub(crate) fn write_manifest(tree: &Tree, name: &str, manifest: &Manifest) -> Result<()> {
     write_document(&manifest_file(tree, name), manifest)
+}
+
+/// The files of a snapshot that are no longer what its list says, or gone. Files beside them are programs' own.
+///
+/// # Errors
+/// When one cannot be read.
+pub(crate) fn changed(tree: &Tree, name: &str, manifest: &Manifest) -> Result<Vec<String>> {
+    let folder = snapshot(tree, name);
+    let mut changed = Vec::new();
+    for (path, File { hash, bytes, link, .. }) in &manifest.files {
+        let file = folder.join(path);
+        let is_same = match link {
+            Some(target) => content::is_link(&file, target),
+            None => {
+                content::is_file(&file, hash, *bytes).map_err(|e| disk::fault("read", &file, &e))?
+            }
+        };
+        if !is_same {
+            changed.push(path.clone());
+        }
+    }
+    Ok(changed)
+}
+
+/// Refuses a snapshot that is no longer what was stored. A process reads each snapshot once.
+///
+/// # Errors
+/// When a file of it has changed or cannot be read, or its list is damaged.
+pub(crate) fn check(tree: &Tree, name: &str) -> Result<()> {
+    static WHOLE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let whole = || WHOLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = snapshot(tree, name);
+    if whole().contains(&folder) {
+        return Ok(());
+    }
+    let manifest = manifest(tree, name)?;
+    if manifest.name() != name {
+        return Err(numbers::damaged(&manifest_file(tree, name)).into());
+    }
+    let changed = changed(tree, name, &manifest)?;
+    let Some(first) = changed.first() else {
+        whole().insert(folder);
+        return Ok(());
+    };
+    let more = match changed.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {}", count(n as u64, "further file")),
+    };
+    let sentence = format!("`{}`{more} changed after it was stored", folder.join(first).display());
+    Err(Fault::machine(sentence)
+        .because(Cause::CodeChanged)
+        .hint("restore it, or run the trial with the code as it is now: `submit --retry --current-code`")
+        .into())
 }
 
 /// The numbers of all submissions with a record here, in order.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::walk::{self, Found};
-use crate::host::{clock, disk, rename};
+use super::walk::Found;
+use crate::host::{clock, content, disk, rename};
 use crate::tree::Tree;
 use crate::tree::code::{self, File};
 
@@ -38,14 +38,25 @@ pub(super) fn store(tree: &Tree, found: &Found, name: &str) -> Result<Outcome> {
     disk::make_dir(&folder)?;
     let place = code::snapshot(tree, name);
     let mut stored = Stored::default();
-    if !place.is_dir() {
+    let is_there = place.is_dir();
+    let lost = if is_there { code::changed(tree, name, &found.manifest)? } else { Vec::new() };
+    if !is_there || !lost.is_empty() {
         let new = folder.join(format!("{NEW}{}", clock::short_token()));
         let result = fill(tree, found, &new, &mut stored).and_then(|changed| {
-            if changed.is_none() {
-                code::write_manifest(tree, name, &found.manifest)?;
+            if changed.is_some() {
+                return Ok(changed);
+            }
+            code::write_manifest(tree, name, &found.manifest)?;
+            if !is_there {
                 rename(&new, &place)?;
             }
-            Ok(changed)
+            // Programs may run there: the others stay as they are.
+            for file in &lost {
+                disk::make_dir(place.join(file).parent().unwrap_or(&place))?;
+                rename(&new.join(file), &place.join(file))?;
+            }
+            disk::remove_tree(&new);
+            Ok(None)
         });
         if !matches!(result, Ok(None)) {
             disk::remove_tree(&new);
@@ -169,7 +180,7 @@ fn fill(tree: &Tree, found: &Found, new: &Path, stored: &mut Stored) -> Result<O
 }
 
 fn is_there(object: &Path, file: &File) -> bool {
-    fs::metadata(object).is_ok_and(|about| about.len() == file.bytes)
+    content::is_file(object, &file.hash, file.bytes).unwrap_or(false)
 }
 
 /// The file with a content. A file may be executed or not, so that the mode is part of its name.
@@ -210,7 +221,7 @@ fn copy_checked(from: &Path, aside: &Path, object: &Path, file: &File) -> Result
 fn copy(from: &Path, to: &Path, file: &File) -> io::Result<String> {
     let mut source = disk::open_plain(from)?;
     let mut target = disk::create_new(to)?;
-    let (hash, _) = walk::hash_of(&mut source, |piece| target.write_all(piece))?;
+    let (hash, _) = content::hash_of(&mut source, |piece| target.write_all(piece))?;
     // The umask has decided who may read it.
     let read = target.metadata()?.permissions().mode() & 0o444;
     let execute = if file.executable { read >> 2 } else { 0 };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -12,7 +12,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rayon::prelude::*;
 
 use crate::fault::Fault;
-use crate::host::{disk, threads};
+use crate::host::{content, disk, threads};
 use crate::plan::Snapshot;
 use crate::submit::Source;
 use crate::tree::code::{File, Manifest};
@@ -222,30 +222,8 @@ pub(super) fn changes(path: &Path) -> Fault {
 }
 
 fn hash(path: &Path) -> io::Result<(String, u64)> {
-    hash_of(&mut disk::open_plain(path)?, |_| Ok(()))
+    content::hash_of(&mut disk::open_plain(path)?, |_| Ok(()))
 }
-
-/// The hash and the length of what can be read, each piece of which goes to `with`.
-pub(super) fn hash_of(
-    file: &mut fs::File,
-    mut with: impl FnMut(&[u8]) -> io::Result<()>,
-) -> io::Result<(String, u64)> {
-    let mut hasher = blake3::Hasher::new();
-    let mut piece = vec![0; PIECE];
-    let mut bytes = 0;
-    loop {
-        let read = file.read(&mut piece)?;
-        if read == 0 {
-            return Ok((hasher.finalize().to_hex()[..32].to_owned(), bytes));
-        }
-        hasher.update(&piece[..read]);
-        with(&piece[..read])?;
-        bytes += read as u64;
-    }
-}
-
-/// Bytes that are read at once.
-const PIECE: usize = 1 << 18;
 
 /// A link to something that is not stored leads to where that is.
 fn lead_out(root: &Path, files: &mut BTreeMap<String, File>) {

@@ -190,6 +190,9 @@ pub(crate) fn prepare_in(
     let Job { head, row, tree, .. } = job;
     if let Some(name) = &snapshot {
         access::check_use(&code::snapshot(tree, name))?;
+        if job.rank.rank == 0 {
+            code::check(tree, name)?;
+        }
     }
     let params = &row.params;
     let extra = names(tree, head, row, attempt);

@@ -55,6 +55,47 @@ fn trials_keep_their_code_until_the_current_code_is_asked_for() {
 }
 
 #[test]
+fn a_snapshot_that_was_changed_runs_no_trial_until_its_code_is_stored_anew() {
+    for way in [&["--local"][..], &["--local", "--pull"]] {
+        let world = World::new();
+        job(&world, "old");
+        world.write("lib", "1\n");
+        let ignore = "ignore = [\"/home/\", \"/events\", \"/good\", \"/plan.toml\"]";
+        world.write("plan.toml", &plan(ignore, "[0]"));
+        let submit =
+            |more: &[&str]| world.run(&[&["submit", "plan.toml", "-q"], way, more].concat()).code;
+        assert_eq!((submit(&[]), ran(&world).as_str()), (1, "0 old"));
+        let name = submissions(&world)[0]["snapshot"].as_str().unwrap().to_owned();
+        let snapshot = format!("results/s/code/{name}");
+        // The content changes, and not the length: also of the object, which is the same file.
+        let file = world.path(&snapshot).join("job.sh");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&file, fs::read_to_string(&file).unwrap().replace("old", "bad")).unwrap();
+        world.write("good", "");
+        let why = |sentence: &str| {
+            let status = world.status();
+            let trial = &status["trials"][0];
+            assert_eq!(
+                (&trial["state"], &trial["cause"]),
+                (&json!("failed"), &json!("code-changed"))
+            );
+            let reason = trial["reason"].as_str().unwrap();
+            let said = world.shown(reason.as_bytes());
+            let hint = "restore it, or run the trial with the code as it is now: `submit --retry --current-code`";
+            assert_eq!(said, format!("{sentence}; hint: {hint}"));
+        };
+        assert_eq!((submit(&["--retry"]), ran(&world).as_str()), (1, ""));
+        why(&format!("`$WORLD/{snapshot}/job.sh` changed after it was stored"));
+        fs::remove_file(world.path(&snapshot).join("lib")).unwrap();
+        assert_eq!((submit(&["--retry"]), ran(&world).as_str()), (1, ""));
+        why(&format!("`$WORLD/{snapshot}/job.sh` and 1 further file changed after it was stored"));
+        assert_eq!((submit(&["--retry", "--current-code"]), ran(&world).as_str()), (0, "0 old"));
+        assert_eq!(stored(&world), ["job.sh", "lib"]);
+        assert_eq!(world.read(&format!("{snapshot}/lib")), "1\n");
+    }
+}
+
+#[test]
 fn jobs_that_wait_in_the_queue_keep_their_code() {
     let pbs = Pbs::start();
     let world = &pbs.world;
