@@ -101,6 +101,17 @@ pub(crate) fn short(text: &str, most: usize) -> String {
 /// writing are spelt out (`\u{1b}`). Names, reasons, hosts and metrics come from files that others may have written.
 /// Line breaks and tabs stay.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    spelt(text, |c| c.escape_unicode().to_string())
+}
+
+/// JSON for a terminal: the same document, with the characters that would steer it as JSON's own escapes.
+pub(crate) fn printable_json(text: &str) -> Cow<'_, str> {
+    // All of them are in the first plane of Unicode.
+    spelt(text, |c| format!("\\u{:04x}", u32::from(c)))
+}
+
+/// The text with each character that steers a terminal as `harmless` spells it.
+fn spelt(text: &str, harmless: impl Fn(char) -> String) -> Cow<'_, str> {
     let is_harmful = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
             || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -108,10 +119,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);
     }
-    let spelt = |c: char| match is_harmful(c) {
-        true => c.escape_unicode().to_string(),
-        false => c.to_string(),
-    };
+    let spelt = |c: char| if is_harmful(c) { harmless(c) } else { c.to_string() };
     Cow::Owned(text.chars().map(spelt).collect())
 }
 
@@ -230,6 +238,11 @@ mod tests {
         check("\u{1b}[2J\u{7}", "\\u{1b}[2J\\u{7}");
         check("\u{9b}31m\u{7f}\r", "\\u{9b}31m\\u{7f}\\u{d}");
         check("a\u{202e}cod.exe\u{2066}", "a\\u{202e}cod.exe\\u{2066}");
+        let value = serde_json::json!({"é\u{9b}": ["\u{202e}\u{7f}\n中", "\u{61c}\u{2066}"]});
+        let shown = printable_json(&value.to_string()).into_owned();
+        let expected = r#"{"é\u009b":["\u202e\u007f\n中","\u061c\u2066"]}"#;
+        assert_eq!(shown, expected);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
     }
 
     #[test]

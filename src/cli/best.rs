@@ -109,7 +109,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     if args.json {
         for ranked in shown {
             let object = setting_object(&table, &settings, (ranked, ranking.bounds), args);
-            context.out.raw(&crate::tree::to_json_line(&object)?);
+            context.out.json(&object)?;
         }
         return Ok(code);
     }
@@ -170,7 +170,7 @@ fn trials(
     let shown = &ranked[..args.top.get().min(ranked.len())];
     if args.json {
         for &i in shown {
-            context.out.raw(&crate::tree::to_json_line(&best_object(table, &table.rows[i]))?);
+            context.out.json(&best_object(table, &table.rows[i]))?;
         }
         return Ok(code);
     }
@@ -244,7 +244,7 @@ fn pareto(
             );
         }
         object.insert("trials".into(), json!(trial_names(table, &one.observed[0].rows)));
-        context.out.raw(&crate::tree::to_json_line(&Value::Object(object))?);
+        context.out.json(&Value::Object(object))?;
     }
     Ok(code)
 }

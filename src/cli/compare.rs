@@ -189,7 +189,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     if args.json {
         let object = object(&table, args, &compared, &common);
-        context.out.raw(&crate::tree::to_json_line(&object)?);
+        context.out.json(&object)?;
     } else {
         let is_done = |at: &usize| table.state(&table.rows[*at]) == "done";
         let rows = sides

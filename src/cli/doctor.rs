@@ -24,7 +24,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let checks = doctor::examine(&context.site()?, &context.vars, &args.root);
     if args.json {
-        context.out.raw(&crate::tree::to_json_line(&checks)?);
+        context.out.json(&checks)?;
     } else {
         for check in &checks {
             let word = match check.verdict {

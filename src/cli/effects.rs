@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let effects = analysis::effects(&table, &settings, column, *goal)?;
     if args.json {
         let object = object(&table, &settings, &effects, metric, *goal);
-        context.out.raw(&crate::tree::to_json_line(&object)?);
+        context.out.json(&object)?;
     } else {
         context.out.page(&page(&table, &settings, &effects, metric));
     }

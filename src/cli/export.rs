@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             "short": &report.short,
             "outward_links": report.outward,
         });
-        out.raw(&crate::tree::to_json_line(&object)?);
+        out.json(&object)?;
         status.leave();
         return Ok(code);
     }

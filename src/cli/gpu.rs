@@ -12,7 +12,6 @@ use crate::gpu::{self, Choice, Naming, Wants};
 use crate::host::gpus::holds::{Holder, Holds};
 use crate::host::gpus::{self, Device};
 use crate::host::process;
-use crate::tree::to_json_line;
 use crate::units;
 
 /// Show the GPUs of this host, or choose the best ones and hold them for a program
@@ -107,7 +106,7 @@ fn list(devices: &[Device], as_json: bool, context: &Context) -> Result<u8> {
             Ok(row)
         });
         let all = all.collect::<Result<Vec<_>>>()?;
-        context.out.raw(&to_json_line(&all)?);
+        context.out.json(&all)?;
         return Ok(0);
     }
     let head =
@@ -168,7 +167,7 @@ fn best(devices: &[Device], args: &Best, context: &Context) -> Result<u8> {
     if args.command.is_empty() {
         if args.json {
             let json = json!({ "cuda_visible_devices": value, "devices": chosen });
-            context.out.raw(&to_json_line(&json)?);
+            context.out.json(&json)?;
         } else {
             context.out.data(&value);
         }

@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             "foreign": report.foreign,
             "running": running,
         });
-        out.raw(&crate::tree::to_json_line(&object)?);
+        out.json(&object)?;
         return Ok(code);
     }
     let mut text = format!(

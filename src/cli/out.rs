@@ -11,10 +11,12 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
 use crate::fault::{Fault, Kind};
 use crate::host::disk;
+use crate::tree::to_json_line;
 use crate::words;
 
 /// The two streams, and how much talk is wanted.
@@ -58,6 +60,16 @@ impl Out {
         }
     }
 
+    /// A line of JSON. A terminal is not steered by what is in it.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub(super) fn json<T: Serialize>(&self, value: &T) -> anyhow::Result<()> {
+        let mut out = self.stream(true);
+        out.write_all(&to_json_line(value)?)?;
+        Ok(out.flush()?)
+    }
+
     /// Bytes of data for a program that waits for them.
     ///
     /// # Errors
@@ -84,9 +96,9 @@ impl Out {
         io::stdout().as_fd().try_clone_to_owned()
     }
 
-    /// Standard output as a stream of data.
-    pub(super) fn stream(&self) -> impl Write + use<'_> {
-        Data(self)
+    /// Standard output as a stream of data, which is JSON where `of_json` says so: [`Out::json`].
+    pub(super) fn stream(&self, of_json: bool) -> impl Write + use<'_> {
+        Data { out: self, escapes: of_json && io::stdout().is_terminal(), rest: Vec::new() }
     }
 
     /// A line about what is wrong with results that are given out all the same.
@@ -119,15 +131,31 @@ pub(super) fn note(text: &str) {
 }
 
 /// Standard output, as [`Out::raw`] writes it.
-struct Data<'a>(&'a Out);
+struct Data<'a> {
+    out: &'a Out,
+    /// Whether it is JSON for a terminal.
+    escapes: bool,
+    /// What waits for its end: a part of a character cannot be escaped.
+    rest: Vec<u8>,
+}
 
 impl Write for Data<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.raw(bytes);
+        if self.escapes {
+            self.rest.extend(bytes);
+            let whole = bytes.iter().rposition(|&b| b == b'\n');
+            let rest = whole.map_or(self.rest.len(), |at| bytes.len() - at - 1);
+            let lines = self.rest.drain(..self.rest.len() - rest).collect::<Vec<u8>>();
+            self.out.raw(words::printable_json(&String::from_utf8_lossy(&lines)).as_bytes());
+        } else {
+            self.out.raw(bytes);
+        }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        let rest = std::mem::take(&mut self.rest);
+        self.out.raw(words::printable_json(&String::from_utf8_lossy(&rest)).as_bytes());
         Ok(())
     }
 }

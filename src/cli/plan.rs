@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let templates = source.templates(args.templates.as_deref(), &site)?;
     let preview = preview::of(&source, &site, kind, &templates, pilots.as_ref())?;
     match args.json {
-        true => context.out.raw(&crate::tree::to_json_line(&preview.document())?),
+        true => context.out.json(&preview.document())?,
         false => context.out.page(&people(&preview, args.all)),
     }
     warnings::warn(&source.plan, context);

@@ -64,7 +64,7 @@ pub(super) fn show(
     let expected = all.forecast.as_ref().map(|forecast| forecast.lines(all.longest_s()));
     let expected: String = expected.into_iter().flatten().map(|line| line + "\n").collect();
     if asked.json {
-        context.out.raw(&crate::tree::to_json_line(&all.document(source, &scripts)?)?);
+        context.out.json(&all.document(source, &scripts)?)?;
     } else if scheduler.is_some() && !all.exists {
         let preview = preview::of(source, site, kind, templates, asked.pull.as_ref())?;
         let notes: String = all.notes.iter().map(|note| format!("{note}\n")).collect();

@@ -63,7 +63,7 @@ pub(super) fn run(
     }
     let compared = compare(&original, &own, trial)?;
     match json {
-        true => context.out.raw(&crate::tree::to_json_line(&compared)?),
+        true => context.out.json(&compared)?,
         false => show(&compared, context),
     }
     Ok(u8::from(!compared.equal))

@@ -27,7 +27,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let Verb::Show { json } = args.verb;
     let site = context.site()?;
     if json {
-        context.out.raw(&crate::tree::to_json_line(&json!({ "site": site, "rows": site.rows() }))?);
+        context.out.json(&json!({ "site": site, "rows": site.rows() }))?;
         return Ok(0);
     }
     let head = ["key", "value", "from", "note"].map(str::to_owned).to_vec();

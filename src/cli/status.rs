@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let of = (!wanted.is_all()).then_some(all);
         bad |= status.standings.iter().any(|s| s.state.is_bad()) || !status.damage.is_empty();
         if args.json {
-            context.out.raw(&crate::tree::to_json_line(&told(&status, of))?);
+            context.out.json(&told(&status, of))?;
         } else {
             if i > 0 {
                 context.out.data("");

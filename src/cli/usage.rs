@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
                 margin: args.margin,
                 report: &report,
             };
-            context.out.raw(&crate::tree::to_json_line(&told)?);
+            context.out.json(&told)?;
         } else {
             if i > 0 {
                 context.out.data("");

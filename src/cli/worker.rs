@@ -150,7 +150,7 @@ fn run_one(args: Args, mut vars: Vars, out: &Out) -> Result<u8> {
         let host = vars::node_name(&vars);
         let rank = worker::derive_rank(&vars, &host)?;
         if args.json {
-            out.raw(&crate::tree::to_json_line(&rank)?);
+            out.json(&rank)?;
         } else {
             out.page(&rank::explain(&rank));
         }

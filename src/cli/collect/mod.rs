@@ -508,7 +508,8 @@ fn write(
     fill: impl FnOnce(&mut dyn Write) -> Result<usize>,
 ) -> Result<usize> {
     let Some(path) = &args.output else {
-        let mut out = io::BufWriter::with_capacity(1 << 16, context.out.stream());
+        let of_json = matches!(args.format, Some(Format::Jsonl | Format::Records));
+        let mut out = io::BufWriter::with_capacity(1 << 16, context.out.stream(of_json));
         let rows = fill(&mut out)?;
         out.flush()?;
         return Ok(rows);

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         }
         match args.json {
             true => events.iter().try_for_each(|event| {
-                context.out.raw(&crate::tree::to_json_line(event)?);
+                context.out.json(event)?;
                 anyhow::Ok(())
             })?,
             false => context.out.page(&events::page(&identity.name, &events)),
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     for (i, trial) in meant.into_iter().enumerate() {
         let Some(sight) = facts.of(trial)? else { continue };
         if args.json {
-            context.out.raw(&crate::tree::to_json_line(&sight)?);
+            context.out.json(&sight)?;
         } else {
             if i > 0 {
                 context.out.data("");

@@ -1,6 +1,6 @@
 //! The command line: help, wrong requests, what is generated from it, and where its words go.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 
 use crate::support::world::{PROGRAM, World, missing};
 
@@ -434,10 +434,52 @@ fn a_reader_that_goes_away_is_no_fault() {
         }
         assert!(!line.is_empty());
         let mut said = String::new();
-        std::io::Read::read_to_string(&mut started.child.stderr.take().unwrap(), &mut said)
-            .unwrap();
+        started.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         let status = started.child.wait().unwrap();
         assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{args:?}");
+    }
+}
+
+/// What a program prints on a terminal.
+fn on_a_terminal(world: &World, args: &[&str]) -> String {
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let mut child = world.command(PROGRAM).args(args).stdout(pty.slave).spawn().unwrap();
+    let mut bytes = Vec::new();
+    // It ends with an error when the last process has closed the other side.
+    let _ = std::fs::File::from(pty.master).read_to_end(&mut bytes);
+    assert!(child.wait().unwrap().success(), "{args:?}");
+    // A terminal begins each line anew.
+    world.shown(&bytes).replace("\r\n", "\n")
+}
+
+#[test]
+fn json_on_a_terminal_is_the_same_document_and_steers_nothing() {
+    let world = World::new();
+    let value = "\u{9b}31m red \u{202e}txt.exe\u{2066} \u{7f}é";
+    let plan = format!(
+        "version = 1\n[sweep]\nname = \"s\"\n[run]\ncommand = [\"true\"]\n[grid]\nx = [{}, \"{}\"]\n",
+        serde_json::to_string(value).unwrap().replace('\u{7f}', "\\u007f"),
+        // Longer than what is written at once.
+        "é".repeat(50_000)
+    );
+    world.local(&plan, &["-q"]).ok();
+    for args in [
+        &["plan", "plan.toml", "--json"][..],
+        &["why", "0", "--json"],
+        &["collect", "--format", "jsonl"],
+        &["collect", "--format", "records"],
+    ] {
+        let piped = world.run(args);
+        let shown = on_a_terminal(&world, args);
+        assert!(
+            !shown
+                .contains(|c: char| c != '\n' && (c.is_control() || value.contains(c) && c > 'ÿ'))
+        );
+        assert!(piped.ok().contains('\u{202e}'), "{args:?}");
+        let documents = |text: &str| -> Vec<serde_json::Value> {
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        assert_eq!(documents(&shown), documents(&piped.out), "{args:?}");
     }
 }
 
