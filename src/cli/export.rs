@@ -168,11 +168,11 @@ type File = (&'static str, Vec<u8>);
 fn beside(status: &mut Status, until: f64, context: &Context) -> Result<(Vec<File>, u8)> {
     let sheet = Sheet::of_trials(crate::collect::table(std::slice::from_ref(status), &[])?);
     let mut table = Vec::new();
-    collect::write_csv(&sheet, false, &mut table)?;
+    let name = collect::write_archived(&sheet, &mut table)?;
     let taken = Taken::of(&status.tree, false)?;
     let report = Report::of(status, taken, None, until)?;
     let code = collect::tell(&report.source, context);
     let mut page = Vec::new();
     report.write(&mut page)?;
-    Ok((vec![("report.html", page), ("table.csv", table)], code))
+    Ok((vec![("report.html", page), (name, table)], code))
 }

@@ -4,7 +4,7 @@
 //! what must appear whole is written beside its place and renamed into it.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -107,16 +107,31 @@ pub(crate) fn open_stamped(path: &Path) -> Result<(File, (u64, f64))> {
 /// Bytes by which a file is recognised that has only grown.
 const TAIL: u64 = 4 << 10;
 
-/// The checksum of the last bytes of a file before `end`; `None` if it is shorter or cannot be read.
-pub(crate) fn checksum_before(file: &File, end: u64) -> Option<u32> {
-    let from = end.saturating_sub(TAIL);
-    let mut bytes = vec![0; (end - from) as usize];
-    file.read_exact_at(&mut bytes, from).ok()?;
-    Some(crc32fast::hash(&bytes))
+/// What a file was that was read up to a place: it is the same file, and has only grown since, if it has the same mark there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) inode: u64,
+    /// The checksum of the last bytes before the place.
+    pub(crate) tail: u32,
+}
+
+impl Mark {
+    /// That of a file at `end`; `None` if it is shorter or cannot be read.
+    pub(crate) fn of(file: &File, end: u64) -> Option<Self> {
+        let from = end.saturating_sub(TAIL);
+        let mut bytes = vec![0; (end - from) as usize];
+        file.read_exact_at(&mut bytes, from).ok()?;
+        Some(Self { inode: file.metadata().ok()?.ino(), tail: crc32fast::hash(&bytes) })
+    }
+
+    /// That of the log of a program, which is not followed if it is a link.
+    pub(crate) fn of_log(path: &Path, end: u64) -> Option<Self> {
+        Self::of(&open_unlinked(path).ok()?, end)
+    }
 }
 
 /// Bytes of the largest file that is read whole where files are small by nature.
-const SMALL: u64 = 256 << 20;
+pub(crate) const SMALL: u64 = 256 << 20;
 
 /// Opens a file that is read whole, of at most `most` bytes and at most half of this machine's memory: a larger file
 /// cannot be used here, and may be nothing but a hole.
@@ -168,12 +183,12 @@ fn if_there<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The whole file as text.
+/// The whole file as text, which is small by nature.
 ///
 /// # Errors
-/// When it cannot be read or is not UTF-8.
+/// When it cannot be read, is not UTF-8, or is not small.
 pub(crate) fn read(path: &Path) -> Result<String> {
-    read_text(path, u64::MAX).map_err(|e| fault("read", path, &e).into())
+    read_text(path, SMALL).map_err(|e| fault("read", path, &e).into())
 }
 
 /// The whole file as text, or `None` if there is no such file.
@@ -235,6 +250,34 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
 /// When it exists but cannot be read.
 pub fn read_bytes_if_there(path: &Path) -> Result<Vec<u8>> {
     Ok(if_there(path, read_plain(path, u64::MAX))?.unwrap_or_default())
+}
+
+/// The first bytes of a file, at most `most`; none if there is no such file.
+///
+/// # Errors
+/// When it exists but cannot be read.
+pub(crate) fn read_start_if_there(path: &Path, most: u64) -> Result<Vec<u8>> {
+    Ok(if_there(path, part(open_plain(path), 0, most))?.unwrap_or_default())
+}
+
+/// The first `count` lines of `len` bytes of a file from `offset`, with their newlines; fewer if it ends before. A file that has
+/// grown takes no more memory.
+///
+/// # Errors
+/// When it cannot be opened or read.
+pub(crate) fn read_lines_at(path: &Path, offset: u64, len: u64, count: u64) -> Result<Vec<u8>> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = open_plain(path)?;
+        file.seek(SeekFrom::Start(offset))?;
+        let (mut file, mut bytes) = (BufReader::new(file.take(len)), Vec::new());
+        for _ in 0..count {
+            if (&mut file).take(SMALL).read_until(b'\n', &mut bytes)? == 0 {
+                break;
+            }
+        }
+        Ok(bytes)
+    };
+    read().map_err(|e| fault("read", path, &e).into())
 }
 
 /// `len` bytes of a file from `offset`; fewer if the file ends before.

@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::host::disk;
 use crate::host::gpus::DeviceId;
 use crate::idset::IdSet;
-use crate::plan::{Learn, Pull, Resources, Retry};
+use crate::plan::{Learn, MAX_TRIALS, Pull, Resources, Retry};
 
 /// One submission to agents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -226,7 +226,8 @@ pub(crate) fn after(tree: &Tree, known: &[Deck]) -> Result<Vec<Deck>> {
 /// A deck whose numbers can be true.
 fn sound(bytes: &[u8], path: &Path) -> Result<Deck> {
     let deck: Deck = document(bytes, path)?;
-    let is_sound = [deck.first, deck.count, deck.trials].iter().all(|n| *n < numbers::END);
+    let is_sound =
+        deck.first < numbers::END && [deck.count, deck.trials].iter().all(|n| *n <= MAX_TRIALS);
     if is_sound { Ok(deck) } else { Err(numbers::damaged(path).into()) }
 }
 
@@ -245,11 +246,8 @@ pub fn damage(tree: &Tree, damage: &mut Damage) -> Result<()> {
         let lists = [("map", deck.trials), ("units", if deck.chains { deck.count } else { 0 })];
         for (ending, count) in lists.into_iter().filter(|(_, count)| *count > 0) {
             let path = file(tree, number, ending);
-            let there = disk::stamp(&path)?.is_some();
-            let all = if there { numbers::some(&path, 0, u64::MAX)? } else { Vec::new() };
-            let bad = all.iter().filter(|n| **n == numbers::DAMAGED).count() as u64;
-            damage
-                .add(&format!("pull/{number:04}.{ending}"), bad + count.abs_diff(all.len() as u64));
+            let faulty = numbers::faulty(&numbers::all(&path, count)?, count);
+            damage.add(&format!("pull/{number:04}.{ending}"), faulty);
         }
     }
     Ok(())
@@ -283,7 +281,7 @@ pub(crate) fn newest_of<'d>(
     trial: u64,
 ) -> Result<Option<&'d Deck>> {
     for deck in decks.iter().rev() {
-        if numbers::some(&file(tree, deck.deck, "map"), 0, u64::MAX)?.contains(&trial) {
+        if numbers::some(&file(tree, deck.deck, "map"), 0, deck.trials)?.contains(&trial) {
             return Ok(Some(deck));
         }
     }

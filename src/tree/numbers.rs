@@ -53,14 +53,36 @@ pub(crate) fn hexadecimal(crc: u32) -> [u8; 8] {
     std::array::from_fn(|at| b"0123456789abcdef"[(crc >> (28 - 4 * at)) as usize & 15])
 }
 
+/// The numbers of a file that should have `count`, as [`some`] reads them, and how many lines it has beyond them: a file that
+/// has grown takes no more memory.
+///
+/// # Errors
+/// When the file exists and cannot be read.
+pub(crate) fn all(path: &Path, count: u64) -> Result<(Vec<u64>, u64)> {
+    let Some((size, _)) = disk::stamp(path)? else { return Ok((Vec::new(), 0)) };
+    let (all, width) = read(path, 0, count)?;
+    Ok((all, size.div_ceil(width).saturating_sub(count)))
+}
+
+/// Numbers of such a file that are missing or damaged, or too many.
+pub(crate) fn faulty((all, beyond): &(Vec<u64>, u64), count: u64) -> u64 {
+    let good = all.iter().filter(|number| **number != DAMAGED).count() as u64;
+    count.saturating_sub(good).saturating_add(*beyond)
+}
+
 /// `count` numbers from the one at `from` on, fewer if the file ends before; [`DAMAGED`] for each that cannot be
 /// believed.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub(crate) fn some(path: &Path, from: u64, count: u64) -> Result<Vec<u64>> {
+    read(path, from, count).map(|(all, _)| all)
+}
+
+/// As [`some`], with the bytes of a line.
+fn read(path: &Path, from: u64, count: u64) -> Result<(Vec<u64>, u64)> {
     let read = || -> std::io::Result<(Vec<u8>, u64)> {
-        let mut file = disk::open_whole(path, u64::MAX)?.into_inner();
+        let mut file = disk::open_plain(path)?;
         // The bytes after the digits show the format.
         let mut head = Vec::with_capacity(WIDTH_1 as usize);
         file.by_ref().take(WIDTH_1).read_to_end(&mut head)?;
@@ -76,10 +98,10 @@ pub(crate) fn some(path: &Path, from: u64, count: u64) -> Result<Vec<u64>> {
     };
     // A worker reads one or two, and starts no threads for them.
     if bytes.len() < MANY {
-        return Ok(bytes.chunks(width as usize).enumerate().map(one).collect());
+        return Ok((bytes.chunks(width as usize).enumerate().map(one).collect(), width));
     }
     let lines = bytes.par_chunks(width as usize).with_min_len(MANY / WIDTH as usize);
-    Ok(threads::in_parallel(|| lines.enumerate().map(one).collect()))
+    Ok((threads::in_parallel(|| lines.enumerate().map(one).collect()), width))
 }
 
 fn number(at: u64, line: &[u8], width: u64) -> Option<u64> {

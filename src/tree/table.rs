@@ -422,7 +422,7 @@ fn read_run(tree: &Tree, head: &Head, from: u64, n: u64, all: &mut Vec<Row>) -> 
         _ => 1 << 40,
     };
     let path = file(tree, head.first, "jsonl");
-    let bytes = disk::read_at(&path, start, len)?;
+    let bytes = disk::read_lines_at(&path, start, len, n)?;
     let lines = bytes.split(|&b| b == b'\n').take(n as usize);
     let before = all.len();
     all.extend(lines.map_while(|line| row(head.format, line)));
@@ -506,6 +506,10 @@ fn each_line(
                 with(row);
             }
             bytes.drain(..end);
+        }
+        if bytes.len() as u64 > line::most(&bytes) {
+            with(None);
+            return Ok(count + 1);
         }
         if read < PIECE {
             return Ok(count);
@@ -649,11 +653,13 @@ fn head_and_lists(tree: &Tree, first: u64, damage: &mut Damage) -> Result<Option
         return Ok(None);
     };
     damage.add(&name("idx"), index_damage(tree, &head)?);
-    let keys = disk::read_bytes_if_there(&file(tree, first, "keys"))?;
+    let keys = keys_of(tree, &head)?;
     damage.add(&name("keys"), u64::from(!are_keys(&head, &keys)));
     if let Some(crc) = head.plan_crc {
-        let plan = disk::read_bytes_if_there(&tree.plan_of(first))?;
-        let differs = crc32fast::hash(&plan) != crc;
+        let path = tree.plan_of(first);
+        let is_large = disk::stamp(&path)?.is_some_and(|(bytes, _)| bytes > disk::SMALL);
+        let plan = if is_large { None } else { disk::read_small_if_there(&path)? };
+        let differs = is_large || crc32fast::hash(&plan.unwrap_or_default()) != crc;
         damage.add(&format!("plans/{first:012}.toml"), u64::from(differs));
     }
     Ok(Some(head))
@@ -661,13 +667,14 @@ fn head_and_lists(tree: &Tree, first: u64, damage: &mut Damage) -> Result<Option
 
 /// Lines of an index that are damaged or missing.
 fn index_damage(tree: &Tree, head: &Head) -> Result<u64> {
-    let path = file(tree, head.first, "idx");
-    if disk::stamp(&path)?.is_none() {
-        return Ok(head.count);
-    }
-    let offsets = numbers::some(&path, 0, u64::MAX)?;
-    let good = offsets.iter().filter(|offset| **offset != numbers::DAMAGED).count() as u64;
-    Ok(head.count.abs_diff(good).max(offsets.len() as u64 - good))
+    let offsets = numbers::all(&file(tree, head.first, "idx"), head.count)?;
+    Ok(numbers::faulty(&offsets, head.count))
+}
+
+/// The file of the keys of a table, no further than a byte behind them; none if there is no file.
+fn keys_of(tree: &Tree, head: &Head) -> Result<Vec<u8>> {
+    let most = head.count.saturating_mul(KEY).saturating_add(1);
+    disk::read_start_if_there(&file(tree, head.first, "keys"), most)
 }
 
 fn are_keys(head: &Head, keys: &[u8]) -> bool {
@@ -683,7 +690,7 @@ pub fn keys(tree: &Tree) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for head in heads(tree)? {
         let path = file(tree, head.first, "keys");
-        let keys = disk::read(&path)?;
+        let keys = String::from_utf8(keys_of(tree, &head)?).unwrap_or_default();
         if !are_keys(&head, keys.as_bytes()) {
             return Err(numbers::damaged(&path).into());
         }

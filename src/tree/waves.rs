@@ -221,16 +221,17 @@ pub fn read(tree: &Tree) -> Result<Vec<Wave>> {
 /// When the map cannot be read, or does not have all of them.
 pub(crate) fn map(tree: &Tree, wave: &Wave) -> Result<Vec<u64>> {
     let path = file(tree, wave.wave, "map");
-    let map = numbers::some(&path, 0, u64::MAX)?;
-    if missing(wave, &map) > 0 { Err(numbers::damaged(&path).into()) } else { Ok(map) }
+    let map = numbers::all(&path, entries(wave))?;
+    match numbers::faulty(&map, entries(wave)) {
+        0 => Ok(map.0),
+        _ => Err(numbers::damaged(&path).into()),
+    }
 }
 
-/// Entries that the map of a wave should have and has not, or that are damaged.
-fn missing(wave: &Wave, map: &[u64]) -> u64 {
+/// Entries that the map of a wave should have.
+fn entries(wave: &Wave) -> u64 {
     let end = |array: &Array| array.entries().map_or(u64::MAX, |entries| entries.end as u64);
-    let last = wave.arrays.iter().map(end).max().unwrap_or(0);
-    let bad = map.iter().filter(|trial| **trial == numbers::DAMAGED).count() as u64;
-    bad.saturating_add((map.len() as u64).abs_diff(last))
+    wave.arrays.iter().map(end).max().unwrap_or(0)
 }
 
 /// All waves with their maps, as far as they can be believed; an entry that is damaged is [`numbers::DAMAGED`].
@@ -245,10 +246,10 @@ pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Vec<(Wave, Vec<u64>)
             continue;
         };
         let path = file(tree, number, "map");
-        let there = disk::stamp(&path)?.is_some();
-        let mut map = if there { numbers::some(&path, 0, u64::MAX)? } else { Vec::new() };
-        damage.add(&format!("waves/{number:04}.map"), missing(&wave, &map));
+        let map = numbers::all(&path, entries(&wave))?;
+        damage.add(&format!("waves/{number:04}.map"), numbers::faulty(&map, entries(&wave)));
         // The elements that can be read keep their places.
+        let mut map = map.0;
         let full = wave.arrays.iter().filter_map(Array::entries).map(|e| e.end).max().unwrap_or(0);
         map.resize(full.min(map.len() + (1 << 20)), numbers::DAMAGED);
         all.push((wave, map));

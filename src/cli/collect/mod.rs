@@ -333,17 +333,14 @@ fn write_text(args: &Args, sheet: &Sheet, format: Format, out: &mut dyn Write) -
             rows = sheet.write(&form, out)?;
         }
         Format::Jsonl | Format::Records | Format::Parquet | Format::Arrow | Format::Sqlite => {
-            let form = |lines: &[Line<'_>], out: &mut Vec<u8>| {
-                lines.iter().try_for_each(|row| jsonl_row(out, columns, row))
-            };
-            rows = sheet.write(&form, out)?;
+            rows = write_jsonl(sheet, out)?;
         }
     }
     Ok(rows)
 }
 
 /// Writes a table as CSV. Returns its rows.
-pub(super) fn write_csv(sheet: &Sheet, safe: bool, out: &mut dyn Write) -> Result<usize> {
+fn write_csv(sheet: &Sheet, safe: bool, out: &mut dyn Write) -> Result<usize> {
     let names = sheet.names();
     check_columns(&names)?;
     let mut csv = csv::Writer::from_writer(&mut *out);
@@ -360,6 +357,22 @@ pub(super) fn write_csv(sheet: &Sheet, safe: bool, out: &mut dyn Write) -> Resul
         Ok(csv.flush()?)
     };
     sheet.write(&form, out)
+}
+
+/// Writes a table as JSON lines. Returns its rows.
+fn write_jsonl(sheet: &Sheet, out: &mut dyn Write) -> Result<usize> {
+    let form = |lines: &[Line<'_>], out: &mut Vec<u8>| {
+        lines.iter().try_for_each(|row| jsonl_row(out, &sheet.columns, row))
+    };
+    sheet.write(&form, out)
+}
+
+/// Writes a table as an archive has it: as CSV, or as JSON lines if it has too many columns for that. Returns its name.
+pub(super) fn write_archived(sheet: &Sheet, out: &mut dyn Write) -> Result<&'static str> {
+    if check_columns(&sheet.names()).is_err() {
+        return write_jsonl(sheet, out).map(|_| "table.jsonl");
+    }
+    write_csv(sheet, false, out).map(|_| "table.csv")
 }
 
 /// How the trials stand that are meant; the scheduler is asked, if it may be.

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use super::output::{self, Output, Part};
 use crate::cli::Context;
 use crate::cli::select::Named;
-use crate::host::disk;
+use crate::host::disk::{self, Mark};
 use crate::host::signal::Signals;
 use crate::site::Site;
 use crate::standing::{Standing, State};
@@ -96,8 +96,8 @@ pub(super) fn run(
 /// A trial that is followed.
 struct Trial {
     trial: u64,
-    /// What was given out of each part: its file, its beginning, and bytes.
-    given: HashMap<(PathBuf, u64), u64>,
+    /// What was given out of each part, by its file and its beginning: bytes, and what the file was then.
+    given: HashMap<(PathBuf, u64), (u64, Option<Mark>)>,
     /// The lengths of shared files before the record was read: what a trial that still runs then has printed.
     lengths: HashMap<PathBuf, u64>,
     /// Lines to begin with; `None` when it was begun, or all are wanted.
@@ -164,7 +164,8 @@ impl Follow<'_> {
             self.print(trial.trial, several, &output.tail(lines)?);
             for part in &output.parts {
                 let given = part.length()?;
-                trial.given.insert((part.path.clone(), part.from), given);
+                let mark = Mark::of_log(&part.path, part.from + given);
+                trial.given.insert((part.path.clone(), part.from), (given, mark));
             }
         } else {
             for part in &output.parts {
@@ -185,7 +186,14 @@ impl Follow<'_> {
     /// Gives out what a part has more than was given out.
     fn advance(&mut self, trial: &mut Trial, part: &Part, several: bool) -> Result<()> {
         let key = (part.path.clone(), part.from);
-        let given = trial.given.get(&key).copied().unwrap_or(0);
+        let (mut given, mark) = trial.given.get(&key).copied().unwrap_or_default();
+        // A log that is gone may come back.
+        let is_there = || Ok::<_, anyhow::Error>(disk::stamp(&part.path)?.is_some());
+        if given > 0 && Mark::of_log(&part.path, part.from + given) != mark && is_there()? {
+            let words = "its log was written anew: what follows is its beginning";
+            self.context.out.say(&format!("trial {}: {words}", trial.trial));
+            given = 0;
+        }
         let known = match part.len {
             // The next trial in its slot writes to the same file.
             u64::MAX if part.is_shared => {
@@ -194,13 +202,17 @@ impl Follow<'_> {
             }
             len => len,
         };
+        let length = disk::stamp(&part.path)?.map_or(0, |(length, _)| length);
+        let there = known.min(length.saturating_sub(part.from));
+        // Taken before it is read: what is written anew meanwhile is noticed the next time.
+        let mark = Mark::of_log(&part.path, part.from + there);
         let (number, mut passed) = (trial.trial, 0);
-        let left = known.saturating_sub(given);
+        let left = there.saturating_sub(given);
         disk::each_piece(&part.path, part.from + given, left, |piece| {
             self.print(number, several, piece);
             passed += piece.len() as u64;
         })?;
-        trial.given.insert(key, given + passed);
+        trial.given.insert(key, (given + passed, mark));
         Ok(())
     }
 

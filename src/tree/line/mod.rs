@@ -164,6 +164,14 @@ impl Spot {
 /// Bytes of the longest line that is read. Whatever is longer was not written by this program.
 pub(crate) const LONGEST: u64 = 1 << 30;
 
+/// Bytes of the longest line that does not begin as this program begins lines, such as a hole of a file.
+const LONGEST_OF_OTHERS: u64 = 8 << 20;
+
+/// Bytes of the longest line that begins so.
+pub(crate) fn most(begin: &[u8]) -> u64 {
+    if begin.first() == Some(&b'{') { LONGEST } else { LONGEST_OF_OTHERS }
+}
+
 /// Calls `with` for every line that ends in a newline, one in memory at a time; a line that is too long comes
 /// empty, and is the last, as it may have no end. Returns whether bytes without a newline follow.
 ///
@@ -184,9 +192,10 @@ pub(crate) fn each_in(
     let (mut at, mut line) = (0, Vec::new());
     loop {
         line.clear();
-        let len = (&mut reader).take(LONGEST).read_until(b'\n', &mut line)? as u64;
+        let most = most(reader.fill_buf()?);
+        let len = (&mut reader).take(most).read_until(b'\n', &mut line)? as u64;
         if line.pop_if(|last| *last == b'\n').is_none() {
-            if len == LONGEST {
+            if len == most {
                 with(Spot { at, len }, &[]);
             }
             return Ok(len > 0);

@@ -1,7 +1,7 @@
 //! Reads bundles, and keeps in the index what their lines say, so that what agents have recorded is read once.
 //!
 //! A bundle has one writer, which only appends. So a reader takes what the index has of it and reads the lines behind, unless the
-//! bundle is shorter than it was, or its last bytes are others. Which lines count depends on the ledger: the index is not
+//! bundle is shorter than it was, its last bytes are others, or it is another file. Which lines count depends on the ledger: the index is not
 //! believed where the ledger has decided since about a trial that it has.
 
 use std::collections::HashMap;
@@ -15,7 +15,8 @@ use super::assemble::Records;
 use super::index::{self, Entry, Index};
 use super::kept::{self, Entries, Head, Kept, Packed};
 use super::{Origin, Outcome, Record, Source, Start};
-use crate::host::{disk, threads};
+use crate::host::disk::{self, Mark};
+use crate::host::threads;
 use crate::tree::damage::{Damage, Writer};
 use crate::tree::ledger::{Gone, Ledger};
 use crate::tree::line::{self, Sequence, Spot};
@@ -173,11 +174,9 @@ impl Bundle {
             let kept = Kept::read(index, agent)?;
             let head = &kept.head;
             let is_same = size == head.length && changed.to_bits() == head.changed.to_bits();
-            let is_longer = || {
-                let may_be = !index.looks_for_damage() && size >= head.length;
-                may_be && disk::checksum_before(&file, head.length) == Some(head.tail)
-            };
-            ((is_same || is_longer()) && is_by(&kept, ledger, fence)).then_some(kept)
+            let may_be = is_same || (!index.looks_for_damage() && size >= head.length);
+            let has_only_grown = || Mark::of(&file, head.length) == Some(head.mark);
+            (may_be && has_only_grown() && is_by(&kept, ledger, fence)).then_some(kept)
         });
         let mut source = Source::agent(agent, ledger);
         let (mut sequence, mut length) = (Sequence::default(), 0);
@@ -238,12 +237,12 @@ impl Bundle {
         });
         if let Some(index) = index.filter(|index| is_new && index.may_grow() && length <= size)
             && let Source::Agent { who, .. } = source
-            && let Some(tail) = disk::checksum_before(&file, length)
+            && let Some(mark) = Mark::of(&file, length)
         {
             let head = Head {
                 length,
                 changed,
-                tail,
+                mark,
                 sequence: sequence.numbers(),
                 who,
                 fence,

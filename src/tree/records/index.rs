@@ -20,7 +20,7 @@ use crate::host::{clock, disk};
 use crate::tree::Tree;
 
 /// The first words of a file: its format, and the program that wrote it.
-const FORMAT: &str = concat!("hpcsweep index 9 ", env!("CARGO_PKG_VERSION"));
+const FORMAT: &str = concat!("hpcsweep index 10 ", env!("CARGO_PKG_VERSION"));
 
 /// Folders of records, of a thousand trials each, from which on a sweep has an index.
 const LEAST: usize = 5;

@@ -8,6 +8,8 @@ use std::ops::Range;
 use super::index::{self, Entry, Index};
 use super::{In, Out, Record, Who};
 use crate::host::derived::Parts;
+use crate::host::disk::Mark;
+use crate::tree::line::LONGEST;
 
 /// Bytes of entries that are in memory at once; more where a single entry is larger. Tests have pieces of few entries.
 const PIECE: u64 = if cfg!(test) { 256 } else { 4 << 20 };
@@ -21,8 +23,8 @@ pub(super) struct Head {
     pub(super) length: u64,
     /// When the file was changed last, before it was read.
     pub(super) changed: f64,
-    /// The checksum of its last bytes.
-    pub(super) tail: u32,
+    /// What the file was when they were read.
+    pub(super) mark: Mark,
     pub(super) sequence: [u64; 5],
     pub(super) who: Who,
     pub(super) fence: Option<u64>,
@@ -32,12 +34,13 @@ pub(super) struct Head {
 
 impl Head {
     fn read(from: &mut In<'_>) -> Option<Self> {
-        let (length, changed, tail) = (from.number()?, from.float()?, from.short()?);
+        let (length, changed) = (from.number()?, from.float()?);
+        let mark = Mark { inode: from.number()?, tail: from.short()? };
         let sequence = from.list(In::number)?.try_into().ok()?;
         let who = serde_json::from_str(from.str()?).ok()?;
         let fence = if from.flag()? { Some(from.number()?) } else { None };
         let contests = from.number()?;
-        Some(Self { length, changed, tail, sequence, who, fence, contests })
+        Some(Self { length, changed, mark, sequence, who, fence, contests })
     }
 
     fn bytes(&self) -> io::Result<Vec<u8>> {
@@ -45,7 +48,8 @@ impl Head {
         let mut out = Out(&mut bytes);
         out.number(self.length);
         out.float(self.changed);
-        out.number(self.tail.into());
+        out.number(self.mark.inode);
+        out.number(self.mark.tail.into());
         out.number(self.sequence.len() as u64);
         self.sequence.iter().for_each(|number| out.number(*number));
         out.text(&serde_json::to_string(&self.who)?);
@@ -110,7 +114,8 @@ impl Pieces<'_> {
         self.given = 0;
         while self.given == 0 {
             let more = PIECE.min(self.of.at.end - self.at);
-            if more == 0 {
+            // No entry is larger than the lines that it is made of.
+            if more == 0 || self.bytes.len() as u64 > LONGEST {
                 return if self.bytes.is_empty() {
                     Ok(None)
                 } else {
@@ -159,6 +164,9 @@ impl Kept {
         while let Some(piece) = pieces.next().ok()? {
             hasher.update(piece);
             for entry in self::entries(piece) {
+                if places.last().is_some_and(|(before, _)| *before >= entry.trial) {
+                    return None;
+                }
                 places.push((entry.trial, at));
                 is_noted &= entry.note.is_some();
                 at += entry.bytes.len() as u64;

@@ -1,6 +1,6 @@
 //! `logs` of sets, their last lines, and `logs --follow`.
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use nix::sys::signal::Signal;
 
@@ -77,6 +77,41 @@ fn a_trial_is_followed_over_its_attempts_until_it_has_ended() {
         world.run(&["logs", "-f", "0", "results/t"]).whole(),
         "x\ntrial 0 failed: exit code 1\nexit code 1\n"
     );
+}
+
+#[test]
+fn a_log_that_is_replaced_or_written_anew_is_followed_from_its_beginning() {
+    let world = World::new();
+    let code = "echo first; until [ -e go ]; do sleep 0.01; done; exit 3";
+    world.write("plan.toml", &shell(code, ""));
+    let sweep = world.start(&["submit", "plan.toml", "--local", "-q"]);
+    let log = "results/s/logs/000/0.1.log";
+    wait_until("it prints", || world.exists(log) && world.read(log) == "first\n");
+    let mut follow = world.start(&["logs", "-f", "0"]);
+    let mut next = |expected: &str| {
+        let mut seen = vec![0; expected.len()];
+        follow.child.stdout.as_mut().unwrap().read_exact(&mut seen).unwrap();
+        assert_eq!(String::from_utf8_lossy(&seen), expected);
+    };
+    next("first\n");
+    // Another file, which is longer.
+    world.write("aside", "second and more\n");
+    std::fs::rename(world.path("aside"), world.path(log)).unwrap();
+    next("second and more\n");
+    // The same file, shorter; then as long as it was, with other words.
+    world.write(log, "third\n");
+    next("third\n");
+    world.write(log, "again\n");
+    next("again\n");
+    // What is added to it comes alone.
+    let mut file = std::fs::OpenOptions::new().append(true).open(world.path(log)).unwrap();
+    file.write_all(b"last\n").unwrap();
+    next("last\n");
+    world.write("go", "");
+    sweep.end(&world);
+    let anew = "trial 0: its log was written anew: what follows is its beginning\n".repeat(3);
+    let ended = format!("{anew}trial 0 failed: exit code 3\nexit code 1\n");
+    assert_eq!(follow.end(&world).whole(), ended);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::pbs::Pbs;
+use crate::support::plans::shell;
 use crate::support::world::{PROGRAM, World, wait_until};
 
 const NOBODY: u32 = 65534;
@@ -416,6 +417,19 @@ fn requests_that_cannot_be_met_are_refused() {
     let expected = "error: cannot write `missing/a.tar`: no such file or directory\n\
                     hint: there is no folder `$WORLD/missing`: make it first\nexit code 4\n";
     assert_eq!(ran.whole(), expected);
+}
+
+#[test]
+fn a_sweep_with_more_metrics_than_a_table_has_columns_is_exported_with_json_lines() {
+    let world = World::new();
+    let code = "awk 'BEGIN { for (i = 0; i < 12000; i++) printf \"{\\\"k%d\\\": %d}\\n\", i, i }' >$HPCSWEEP_METRICS";
+    world.local(&shell(code, "[grid]\na = [1, 2]\n"), &["-q"]).ok();
+    world.run(&["export", "-o", "a.tar"]).ok();
+    unpack(&world, "a.tar", "guest");
+    let table = world.read("guest/s/export/table.jsonl");
+    assert_eq!(world.run(&["collect", "--format", "jsonl", "guest/s"]).ok(), table);
+    assert_eq!(table.lines().filter(|line| line.contains("\"k11999\":11999")).count(), 2);
+    assert!(!world.exists("guest/s/export/table.csv"));
 }
 
 #[test]
