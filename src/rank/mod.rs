@@ -24,6 +24,7 @@ use crate::fault::Fault;
 pub use device::{Device, device_for, visible_devices};
 pub use explain::explain;
 pub use master::{free_port_outside_ephemeral, head_host, torch_env};
+pub(crate) use scrub::told;
 pub use scrub::{KEPT, SCRUB, is_launcher_variable};
 
 /// Who started this process, in the order in which they are believed.

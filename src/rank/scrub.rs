@@ -4,6 +4,8 @@
 //! and srun read `SLURM_*` and `SBATCH_*` as options, an MPI program with its parent's `PMIX_*`
 //! hangs, and torch believes any `RANK`. The list began as submitit's (`clean_env`).
 
+use std::collections::BTreeMap;
+
 /// Names, and beginnings of names where they end in `*`, of the variables to strip.
 ///
 /// People configure MPI libraries through variables of the same families (`OMPI_MCA_pml`,
@@ -91,4 +93,38 @@ pub fn is_launcher_variable(name: &str) -> bool {
         None => name == *pattern,
     };
     SCRUB.iter().any(listed) && !KEPT.contains(&name)
+}
+
+/// The variables by which the Python module tells a launcher that a program has called from the one that started its
+/// worker: rank, number of ranks, and what tells one launch from another (`LAUNCHERS` in `ranks.py`).
+pub(super) const TOLD: [&str; 22] = [
+    "RANK",
+    "WORLD_SIZE",
+    "TORCHELASTIC_RUN_ID",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMIX_NAMESPACE",
+    "JSM_NAMESPACE_RANK",
+    "JSM_NAMESPACE_SIZE",
+    "FLUX_TASK_RANK",
+    "FLUX_JOB_SIZE",
+    "FLUX_JOB_ID",
+    "MV2_COMM_WORLD_RANK",
+    "MV2_COMM_WORLD_SIZE",
+    "MPIRUN_ID",
+    "PALS_RANKID",
+    "PALS_APID",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_FD",
+    "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_ID",
+];
+
+/// Those of a program that its worker gives it, as JSON.
+pub(crate) fn told(vars: &BTreeMap<String, String>) -> String {
+    let known = TOLD.iter().filter_map(|name| Some((*name, vars.get(*name)?.as_str().into())));
+    serde_json::Value::Object(known.map(|(name, value)| (name.to_owned(), value)).collect())
+        .to_string()
 }

@@ -2,10 +2,11 @@
 //! Slurm 22.05.8 and Open MPI 4.1.4 of Debian 12; the others follow the sources named in `rows`.
 //! Long because it is one list of like things: an environment and what must come of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::scrub::TOLD;
 use super::*;
 
 type Vars = BTreeMap<String, String>;
@@ -704,6 +705,18 @@ fn variables_of_the_job_around_us_are_known() {
     for name in keep.split_whitespace() {
         assert!(!is_launcher_variable(name), "{name}");
     }
+}
+
+#[test]
+fn the_python_module_is_told_each_variable_that_it_compares() {
+    let text = include_str!("../../site/python/hpcsweep/ranks.py");
+    let table = text.split_once("LAUNCHERS = (\n").unwrap().1.split_once("\n)\n").unwrap().0;
+    let rows = table.lines().filter(|line| line.trim_start().starts_with('('));
+    let compared: BTreeSet<&str> =
+        rows.flat_map(|line| line.split('"').skip(1).step_by(2)).collect();
+    assert_eq!(compared, BTreeSet::from(TOLD));
+    let told = told(&vars("RANK=0 PMIX_NAMESPACE=a@1 LOCAL_RANK=1"));
+    assert_eq!(told, r#"{"RANK":"0","PMIX_NAMESPACE":"a@1"}"#);
 }
 
 #[test]

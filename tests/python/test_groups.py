@@ -218,6 +218,34 @@ class Reports(unittest.TestCase):
         self.assertEqual(({"rank": 0, "loss": 0.5}, True), self.reported(WORLD_SIZE="2"))
         self.assertEqual(({"rank": 1, "loss": 0.5}, False), self.reported(WORLD_SIZE="2", LOCAL_RANK="1"))
 
+    def test_a_launcher_within_a_trial_is_told_from_the_one_that_started_it(self):
+        """mpirun and srun within a trial that mpirun, srun or nobody has started, and torchrun in each of two ranks."""
+        mpirun = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "a"}
+        srun = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_ID": "0"}
+        ranks_of_trial = {"RANK": "1", "WORLD_SIZE": "2"}
+        first = dict(mpirun, OMPI_COMM_WORLD_RANK="0")
+        alone, zero, one = ({"loss": 0.5}, True), ({"rank": 0, "loss": 0.5}, True), ({"rank": 1, "loss": 0.5}, False)
+        two = ({"rank": 2, "loss": 0.5}, False)
+        for outer, inner, expected in (
+            ({}, {}, alone),
+            ({}, mpirun, one),
+            ({}, first, zero),
+            (mpirun, {}, alone),
+            (srun, {}, alone),
+            (srun, mpirun, one),
+            (mpirun, {"PMIX_NAMESPACE": "b"}, one),
+            (srun, {"SLURM_STEP_ID": "1"}, two),
+            (ranks_of_trial, {}, one),
+            # The larger of those that are known to be the program's own.
+            (dict(mpirun, **ranks_of_trial), {"RANK": "2", "WORLD_SIZE": "4"}, two),
+            ({}, dict(mpirun, RANK="2", WORLD_SIZE="4"), two),
+            # Those of one rank alone: its worker knows which it is.
+            (ranks_of_trial, {"RANK": "0", "TORCHELASTIC_RUN_ID": "x"}, zero),
+        ):
+            with self.subTest(outer=outer, inner=inner):
+                variables = dict(dict(outer, **inner), HPCSWEEP_LAUNCHER=json.dumps(outer))
+                self.assertEqual(expected, self.reported(**variables))
+
     def test_lines_that_a_worker_joins_have_no_rank(self):
         self.assertEqual(({"loss": 0.5}, False), self.reported(RANK="1", WORLD_SIZE="2", HPCSWEEP_SYNC="900"))
 

@@ -1,23 +1,25 @@
 """Which rank this process is, where no worker says it: the one place that decides it."""
 
+import json
 import os
 import sys
-from typing import Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from . import groups
 from .channel import SyncError
 
-# What launchers call rank and number of ranks, in the order in which hpcsweep's worker believes them.
+# What launchers call rank and number of ranks, in the order in which hpcsweep's worker believes them, and what tells one launch
+# from another.
 LAUNCHERS = (
-    ("RANK", "WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
-    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    ("PALS_RANKID", "PMI_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
+    ("RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"),
+    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "PMIX_NAMESPACE"),
+    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_JOB_ID"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MPIRUN_ID"),
+    ("PALS_RANKID", "PMI_SIZE", "PALS_APID"),
+    ("PMI_RANK", "PMI_SIZE", "PMI_FD"),
     # Those of a step: a batch script has SLURM_PROCID too, and is one process.
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"),
 )
 
 
@@ -51,13 +53,15 @@ def within_trial() -> Optional[int]:
 
 def _launched() -> Optional[Tuple[int, int]]:
     """What the process that started this one says."""
-    # A worker gives its program the first variables, whatever the launcher's variables are about.
-    names = LAUNCHERS[:1] if "HPCSWEEP_TRIAL" in os.environ else LAUNCHERS
-    for rank_name, size_name in names:
-        rank, size = _number(rank_name), _number(size_name)
-        if rank is not None and size is not None:
-            return rank, size
-    rank_name, size_name = LAUNCHERS[0]
+    if "HPCSWEEP_TRIAL" not in os.environ:
+        found = _believed(LAUNCHERS)
+    else:
+        # A worker gives its program the first variables, whatever those of its own launcher are about.
+        found = max(_believed(_begun_within()), key=lambda own: own[1], default=None)
+        found = _believed(LAUNCHERS[:1]) if found is None else [found]
+    if found:
+        return found[0]
+    rank_name, size_name, _ = LAUNCHERS[0]
     rank, size = _number(rank_name), _number(size_name)
     known, value, missing = (rank_name, rank or 0, size_name) if size is None else (size_name, size - 1, rank_name)
     if value > 0:
@@ -67,6 +71,21 @@ def _launched() -> Optional[Tuple[int, int]]:
             "call torch.distributed.init_process_group before, or set both",
         )
     return None
+
+
+def _believed(launchers: Sequence[Tuple[str, str, str]]) -> List[Tuple[int, int]]:
+    """Rank and number of ranks by each of these launchers that has set both."""
+    pairs = [(_number(rank_name), _number(size_name)) for rank_name, size_name, _ in launchers]
+    return [(rank, size) for rank, size in pairs if rank is not None and size is not None]
+
+
+def _begun_within() -> List[Tuple[str, str, str]]:
+    """The launchers that the program of a trial has called: their variables are not what its worker saw."""
+    seen = os.environ.get("HPCSWEEP_LAUNCHER")
+    if seen is None:
+        return []
+    outer = json.loads(seen)
+    return [names for names in LAUNCHERS if any(os.environ.get(name) != outer.get(name) for name in names)]
 
 
 def _number(name: str) -> Optional[int]:

@@ -225,7 +225,7 @@ def _current() -> Client:
 
 def _is_of_worker(group: groups.Group) -> bool:
     """Whether the ranks of a group are those of the trial, and not started by one of them."""
-    named = tuple(map(os.environ.get, ranks.LAUNCHERS[0]))
+    named = tuple(map(os.environ.get, ranks.LAUNCHERS[0][:2]))
     return named == tuple(map(str, group.hello())) and "TORCHELASTIC_RUN_ID" not in os.environ
 
 

@@ -231,6 +231,11 @@ pub(crate) fn prepare_in(
             set(name, port.to_string());
         }
     }
+    let launcher = rank::told(&env);
+    let mut set = |name: &str, value: String| {
+        env.insert(name.to_owned(), value);
+    };
+    set("HPCSWEEP_LAUNCHER", launcher);
     if let Some(devices) = &devices {
         set("CUDA_VISIBLE_DEVICES", devices.clone());
     }

@@ -274,14 +274,18 @@ impl Others {
     }
 }
 
-/// Adds the rank to metric lines that do not say it.
+/// Adds the rank to metric lines. Ranks that the program of a rank has started itself say their own: the larger number counts,
+/// so that rank 0 is one process.
 pub(crate) fn with_rank(
     rows: Vec<Map<String, Value>>,
     rank: Option<u32>,
 ) -> Vec<Map<String, Value>> {
     let Some(rank) = rank else { return rows };
     let tag = |mut row: Map<String, Value>| {
-        row.entry("rank").or_insert_with(|| json!(rank));
+        let own = row.get("rank");
+        if own.is_none_or(|own| own.as_u64().is_some_and(|own| own < u64::from(rank))) {
+            row.insert("rank".to_owned(), json!(rank));
+        }
         row
     };
     rows.into_iter().map(tag).collect()

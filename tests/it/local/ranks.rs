@@ -28,6 +28,53 @@ fn ranks_that_a_trial_starts_itself_have_a_free_port_to_meet_at() {
     assert!(world.read("seen").starts_with("MASTER_PORT=29777\nPET_MASTER_PORT="));
 }
 
+/// The lines of a sweep's first trial: the rank and the value of each, in order.
+fn told(world: &World) -> Vec<(u64, f64)> {
+    let table = world.run(&["collect", "--steps", "--format", "jsonl"]);
+    let mut all: Vec<(u64, f64)> = table
+        .ok()
+        .lines()
+        .map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            (line["rank"].as_u64().unwrap_or(0), line["loss"].as_f64().unwrap())
+        })
+        .collect();
+    all.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    all
+}
+
+#[test]
+fn the_values_of_rank_0_count_among_ranks_that_a_trial_starts_with_mpirun() {
+    let world = World::new();
+    let program = "import os, hpcsweep; r = int(os.environ['OMPI_COMM_WORLD_RANK']); hpcsweep.report(loss=r + 0.5); hpcsweep.result(r)";
+    let code = format!("mpirun --allow-run-as-root --oversubscribe -n 2 python3 -c \"{program}\"");
+    world.local(&shell(&code, ""), &[]).ok();
+    assert_eq!(told(&world), [(0, 0.5), (1, 1.5)]);
+    let table = world.run(&["collect", "--format", "jsonl"]);
+    let row: serde_json::Value = serde_json::from_str(table.ok()).unwrap();
+    assert_eq!((&row["loss"], &row["result"]), (&json!(0.5), &json!(0)));
+}
+
+#[test]
+fn torchrun_in_each_of_several_ranks_leaves_one_rank_0() {
+    // Once for each rank alone, and once for all of them together, as torchrun numbers its ranks.
+    for (first, size) in [("0", 2), ("2*$RANK", 4)] {
+        let world = World::new();
+        let program = "import os, hpcsweep; hpcsweep.report(loss=int(os.environ['OUTER']) * 10 + int(os.environ['INNER']))";
+        let code = format!(
+            "export OUTER=$RANK; first=$(({first})); for i in 0 1; do INNER=$i RANK=$((first + i)) \
+             WORLD_SIZE={size} TORCHELASTIC_RUN_ID=x python3 -c \"{program}\"; done"
+        );
+        world.local(&ranks(&code, 2, ""), &[]).ok();
+        let expected = match size {
+            2 => [(0, 0.0), (1, 1.0), (1, 10.0), (1, 11.0)],
+            _ => [(0, 0.0), (1, 1.0), (2, 10.0), (3, 11.0)],
+        };
+        assert_eq!(told(&world), expected);
+        assert_eq!(world.column("loss"), ["0"]);
+    }
+}
+
 #[test]
 fn ranks_see_the_variables_of_torchrun() {
     let world = World::new();
