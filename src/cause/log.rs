@@ -129,6 +129,18 @@ fn tasks(line: &str) -> Option<(Task, Vec<(u64, u64)>)> {
     Some((Task { rank, node: node.to_owned(), how: how.to_owned() }, ranks))
 }
 
+/// Why a job ended in which no trial began, by its log: the line that shows it, otherwise the last one that is not the
+/// launcher's word about exit codes.
+pub(crate) fn of_job(text: &str) -> Option<(Option<Cause>, String)> {
+    let says = |line: &&str| !line.is_empty() && tasks(line).is_none();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(says).collect();
+    if let Some(why) = of(lines.join("\n").as_bytes(), 127, None) {
+        let line = why.words.strip_suffix(MARK).unwrap_or(&why.words);
+        return Some((Some(why.cause).filter(|cause| cause.says_more()), line.to_owned()));
+    }
+    Some((None, crate::words::short(lines.last()?, LONGEST)))
+}
+
 /// The cause of a program's own reason in one line.
 pub(crate) fn of_reason(reason: &str) -> Option<Cause> {
     if reason.starts_with("the set-up failed at: ") {
@@ -355,6 +367,20 @@ mod tests {
         for quiet in ["", "\n", "loss: 0.5\n", "Error\n", "  indented\nTotal: 3\n", "note: x"] {
             check(quiet, None);
         }
+    }
+
+    #[test]
+    fn the_log_of_a_job_in_which_no_trial_began_says_why() {
+        let check = |text: &str, cause, line: &str| {
+            assert_eq!(of_job(text), Some((cause, line.to_owned())), "{text}");
+        };
+        let moved = "/spool/slurm_script: line 20: /opt/hpcsweep: No such file or directory";
+        check(&format!("modules loaded\n{moved}\n"), Some(Cause::CommandNotFound), moved);
+        let launched = "slurmstepd: error: execve(): /opt/hpcsweep: No such file or directory";
+        let task = "srun: error: n1: task 0: Exited with exit code 2";
+        check(&format!("{launched}\n{task}\n"), Some(Cause::CommandNotFound), launched);
+        check(&format!("no module foo\n\n{task}\n"), None, "no module foo");
+        assert_eq!(of_job(&format!("\n{task}\n")), None);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     let again = chosen.again(&change, true)?.with_current_code(args.current_code);
     let here = local::LocalOptions {
-        jobs: args.jobs.or(args.max_running).map(|n| n as usize),
+        jobs: [args.jobs, args.max_running].into_iter().flatten().min().map(|n| n as usize),
         retry: again.clone(),
         repeats: true,
     };

@@ -35,7 +35,14 @@ impl Jobs<'_> {
         standings: &mut [Standing],
     ) {
         for (trial, standing) in trials.zip(standings) {
-            let attempt = records.get(&trial).and_then(Record::decisive);
+            let record = records.get(&trial);
+            let is_unrecorded =
+                record.is_none_or(|record| record.attempts.is_empty() && record.skipped.is_none());
+            if is_unrecorded && matches!(standing.state, State::Failed | State::Lost) {
+                self.add_words(trial, standing);
+                continue;
+            }
+            let attempt = record.and_then(Record::decisive);
             let of_job = |attempt: &&Attempt| attempt.end.is_none() || (self.is_of)(trial, attempt);
             let Some(attempt) = attempt.filter(of_job) else { continue };
             // A recorded end has the reason, unless all that it has is the kernel's signal.
@@ -59,6 +66,14 @@ impl Jobs<'_> {
                 standing.cause = self.stop(trial).or(standing.cause);
             }
         }
+    }
+
+    /// Adds what the job's log says of a trial that never began, as where its program or ours was moved while the job waited.
+    fn add_words(&self, trial: u64, standing: &mut Standing) {
+        let log = self.places.of(trial).and_then(|(array, index)| (self.log)(array, index));
+        let Some((cause, line)) = log.as_deref().and_then(log::of_job) else { return };
+        standing.cause = cause.or(standing.cause);
+        standing.reason = format!("{}: {line} (from the job's log)", standing.reason);
     }
 
     /// Why the job of a trial was killed, where memory is why.

@@ -52,8 +52,11 @@ fn never_more_trials_run_than_asked_for() {
 
     // So does the limit of the command line, beside `-j`.
     let world = World::new();
-    world.local(&shell(code, grid), &["-j", "8", "--max-running", "1"]).ok();
+    world.local(&shell(&format!("{code}; [ -e good ]"), grid), &["-j", "8", "--max-running", "1"]);
     assert_eq!(world.read("counts"), "1\n".repeat(12));
+    world.write("good", "");
+    world.run(&["retry", "--failed", "-j", "8", "--max-running", "1"]).ok();
+    assert_eq!(world.read("counts"), "1\n".repeat(24));
 
     // The plan's own limit binds too, whatever trials ask for.
     for more in ["", "[resources]\nranks = 2\n", "[resources]\ngpus_per_rank = 1\n"] {

@@ -194,10 +194,14 @@ fn a_launcher_that_cannot_start_leaves_its_words_in_the_jobs_log() {
     pbs.site("[scheduler]\nlauncher = [\"no-such-mpiexec\"]\n");
     pbs.submit(&plan("true", 4), &[]).ok();
     pbs.wait_idle();
-    let said = "failed: the scheduler says exit status 127, and nothing was recorded";
-    assert_eq!(pbs.standings(), [said]);
     let ran = pbs.world.run(&["logs", "0"]);
     assert!(ran.ok().ends_with(": no-such-mpiexec: command not found\n"), "{}", ran.whole());
+    // `status` says it too.
+    let said = "failed: the scheduler says exit status 127, and nothing was recorded";
+    let line = ran.out.lines().last().unwrap();
+    let reason = pbs.world.shown(pbs.standings()[0].as_bytes());
+    assert_eq!(reason, format!("{said}: {line} (from the job's log)"));
+    assert_eq!(pbs.world.column("cause"), ["\"command-not-found\""]);
 }
 
 #[test]
