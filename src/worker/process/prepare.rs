@@ -170,7 +170,12 @@ pub(crate) fn prepare(
     attempt: u32,
     torch: &[(&'static str, String)],
 ) -> Result<Prepared> {
+    /// Files of a snapshot that a job looks at for a single trial: an array has thousands of them.
+    const MOST: usize = 100;
     let code = code(&job.tree, &job.head, &job.row)?;
+    if let Some(name) = code.0.as_ref().filter(|_| job.rank.rank == 0) {
+        code::check(&job.tree, name, MOST)?;
+    }
     prepare_in(job, attempt, torch, code, None, true)
 }
 
@@ -190,9 +195,6 @@ pub(crate) fn prepare_in(
     let Job { head, row, tree, .. } = job;
     if let Some(name) = &snapshot {
         access::check_use(&code::snapshot(tree, name))?;
-        if job.rank.rank == 0 {
-            code::check(tree, name)?;
-        }
     }
     let params = &row.params;
     let extra = names(tree, head, row, attempt);

@@ -284,7 +284,7 @@ fn columns_are_chosen_and_rows_are_sorted() {
     assert_eq!(csv(&["--columns", "n", "--sort", "-n", "--where", "n < 3"]), "n\n2\n1\n");
     assert_eq!(
         csv(&["--steps", "--columns", "trial,step,loss", "--sort", "-loss"]),
-        "trial,step,loss\n0,1,3\n2,1,1\n0,2,0.5\n1,1,nan\n"
+        "trial,step,loss\n0,1,3\n2,1,1\n0,2,0.5\n1,1,NaN\n"
     );
     let jsonl = world.run(&["collect", "--format", "jsonl", "--columns", "loss,n", "1"]);
     assert_eq!(jsonl.ok(), "{\"loss\":\"nan\",\"n\":2}\n");

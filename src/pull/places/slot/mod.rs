@@ -14,6 +14,7 @@ use crate::host::{Vars, clock, disk, process};
 use crate::pull::membership::Membership;
 use crate::pull::places::guard::MARK;
 use crate::pull::places::{AttemptId, Exited, Order, Place, Remains, Role, Running, Sheet};
+use crate::tree::code;
 use crate::tree::records::Outcome;
 use crate::tree::table::{self, Head};
 use crate::worker::process::meter::Meter;
@@ -177,6 +178,9 @@ impl Place for Slot {
             Some((name, workdir)) => (Some(name.clone()), workdir.clone()),
             None => (None, head.workdir.clone()),
         };
+        if let Some(name) = &code.0 {
+            code::check(&self.job.tree, name, usize::MAX)?;
+        }
         let scratch = self.scratch.take();
         let mut prepared = prepare_in(&self.job, attempt, &[], code, scratch, folders)?;
         prepared.limit(self.deadline);
