@@ -160,6 +160,8 @@ fn nothing_begins_in_a_job_that_is_stopped_whatever_its_trial_was_at_then() {
         &format!("trap '' TERM; echo 1 >$HPCSWEEP_RESULT; {stop}"),
         "",
     );
+    // A call that was cut off is made again, by the next submission: it must not be stopped, too.
+    let stop = format!("[ ! -e called ] || exit 0; touch called; {stop}");
     stops("its hook ran", "", &format!("{stop}; exec sleep 1000"));
     stops("its hook had ended", "", &format!("{stop}; exit 0"));
 }
