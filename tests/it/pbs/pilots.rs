@@ -130,10 +130,11 @@ fn killed_before_or_after_qsub_the_pilots_are_there_once() {
         let ran = pbs.again(&asked);
         let start = "array 1: an earlier call has no answer; looking for it\n";
         let rest = if before {
-            "array 2: 2 pilots as job 0[].pbshead\ns: 2 pilots submitted (5 scheduler calls)\n"
+            "array 2: 2 pilots as job 0[].pbshead\ns: 2 pilots submitted ("
         } else {
-            "array 1: it is job 0[].pbshead\ns: 2 pilots submitted (4 scheduler calls)\n"
+            "array 1: it is job 0[].pbshead\ns: 2 pilots submitted ("
         };
+        // How often the server is asked depends on how long that takes.
         let text: String = ran
             .err
             .lines()
