@@ -202,8 +202,10 @@ fn what_a_plan_asks_for_by_directives_is_asked_for_once() {
     let files = pbs.world.files("results/demo/jobs");
     let script = files.iter().find(|file| file.ends_with(".1.sh")).unwrap();
     let script = pbs.world.read(&format!("results/demo/jobs/{script}"));
-    let lines: Vec<&str> =
-        script.lines().filter(|line| line.starts_with("#PBS -l") || line.contains("-M")).collect();
+    let lines: Vec<&str> = script
+        .lines()
+        .filter(|line| line.starts_with("#PBS -l") || line.starts_with("#PBS -M"))
+        .collect();
     assert_eq!(
         lines,
         [
