@@ -90,7 +90,7 @@ macro_rules! files {
 }
 
 files! {
-    the_cases_of_syncs_pass: ablest, "tests/python", "test_cases.py", 1;
+    the_cases_of_syncs_pass: ablest, "tests/python", "test_cases.py", 0;
     the_tests_of_groups_pass: ablest, "tests/python", "test_groups.py", 1;
     the_tests_of_loaders_pass: ablest, "tests/python", "test_loaders.py", 10;
     the_tests_of_syncs_pass: ablest, "tests/python", "test_sync.py", 10;
