@@ -76,7 +76,9 @@ fn columns(file: &str, head: &csv::StringRecord) -> Result<Vec<String>, Refusal>
     let refuse = |what: String, hint: &str| {
         Err(Refusal { sentence: format!("`{file}`: {what}"), hint: hint.to_owned() })
     };
-    if let ([name], Some(mark)) = (&*names, names[0].find([';', '\t'])) {
+    if let [name] = &*names
+        && let Some(mark) = name.find([';', '\t'])
+    {
         let mark = if name[mark..].starts_with(';') { "semicolons" } else { "tabs" };
         let hint = "save it with commas between the cells, and with points in numbers (`0.1`)";
         return refuse(format!("its columns are separated by {mark}"), hint);
