@@ -360,9 +360,12 @@ fn stand(
     let alive: Vec<_> = all_alive.into_iter().filter(|feeder| is_own(feeder.array)).collect();
     let is_given = files.was_given() && !is_elsewhere;
     let left = if is_given { known.left(&files.rows, &standings) } else { 0 };
+    // A run on another machine calls its own, and holds the lock meanwhile.
+    let may_run =
+        |attempt: &Attempt| attempt.start.job.is_none() && lock::is_held_by_another(&tree);
     let is_owed = |(due, attempt): &(Due, Attempt)| match &attempt.bundle {
         Some(place) => !agents.is_alive(&place.agent),
-        None => !is_elsewhere && known.has_left(&heard, due.trial, attempt),
+        None => !is_elsewhere && !may_run(attempt) && known.has_left(&heard, due.trial, attempt),
     };
     let owed = files.due.iter().filter(|own| is_owed(own)).cloned().collect();
     let runs = running(&files.rows, &standings, is_elsewhere);

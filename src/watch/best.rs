@@ -7,8 +7,14 @@ use serde_json::{Map, Value};
 use crate::collect::{Goal, assumed, is_gpu_sample};
 use crate::plan::value::json_float;
 
-/// Parameters of a trial: their names, with values as text.
-pub(crate) type Parameters = Vec<(String, String)>;
+/// The parameters of a trial.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Parameters {
+    /// Their names, with values as text.
+    pub(crate) all: Vec<(String, String)>,
+    /// Names of those in which the first and the last trial of the sweep differ, as along each axis of a grid.
+    pub(crate) varied: Vec<String>,
+}
 
 /// The best of the trials that are done.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,7 +105,7 @@ impl Choice {
         let better = |a: f32, b: f32| if max { a > b } else { a < b };
         let numbers = all.filter(|(_, value)| !value.is_nan());
         let (trial, value) = numbers.reduce(|a, b| if better(b.1, a.1) { b } else { a })?;
-        let (assumed, parameters) = (self.assumed, Vec::new());
+        let (assumed, parameters) = (self.assumed, Parameters::default());
         Some(Best { metric, max, assumed, trial, value, parameters })
     }
 }

@@ -16,6 +16,8 @@ pub mod whole;
 use std::collections::BTreeMap;
 
 pub(crate) use best::Best;
+#[cfg(test)]
+pub(crate) use best::Parameters;
 pub(crate) use gpus::Gpu;
 pub(crate) use trace::Curve;
 

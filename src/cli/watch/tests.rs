@@ -8,7 +8,7 @@ use ratatui::style::Color;
 use super::*;
 use crate::cause::Cause;
 use crate::standing::State;
-use crate::watch::{Best, Failure, Gpu, Place, Slow, UsedGpu};
+use crate::watch::{Best, Failure, Gpu, Parameters, Place, Slow, UsedGpu};
 
 fn drawn(frame: &Frame, view: &mut View, width: u16, height: u16) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -105,10 +105,13 @@ fn large() -> Frame {
             assumed: true,
             trial: 4711,
             value: 0.012_345,
-            parameters: vec![
-                ("lr".to_owned(), "0.1".to_owned()),
-                ("name".to_owned(), "a\u{1b}[31m".to_owned()),
-            ],
+            parameters: Parameters {
+                all: vec![
+                    ("lr".to_owned(), "0.1".to_owned()),
+                    ("name".to_owned(), "a\u{1b}[31m".to_owned()),
+                ],
+                varied: vec!["lr".to_owned()],
+            },
         }),
         damage: vec![],
         notes: vec![

@@ -236,14 +236,13 @@ pub(super) fn best(frame: &Frame) -> Option<String> {
     let goal = if best.max { "greatest" } else { "least" };
     let assumed = if best.assumed { ", assumed" } else { "" };
     let (value, trial) = (best.value, best.trial);
-    let names = best.parameters.iter().map(|(name, _)| name);
-    let repeating: Vec<String> =
-        names.filter(|name| repeats_by_name(name)).map(|name| format!("`{name}`")).collect();
+    let names = best.parameters.varied.iter().filter(|name| repeats_by_name(name));
+    let repeating: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     let word = if repeating.is_empty() { "best" } else { "luckiest" };
     let mut words = format!("{word} {} {value} ({goal}{assumed}): trial {trial}", best.metric);
-    if !best.parameters.is_empty() {
+    if !best.parameters.all.is_empty() {
         let each = |(name, value): &(String, String)| format!("{name}={value}");
-        let parameters: Vec<String> = best.parameters.iter().map(each).collect();
+        let parameters: Vec<String> = best.parameters.all.iter().map(each).collect();
         words.push_str(&format!(", {}", parameters.join(" ")));
     }
     if !repeating.is_empty() {

@@ -19,7 +19,7 @@ use crate::tree::{Tree, terms};
 /// Units that are looked at together.
 const CHUNK: u64 = 1 << 16;
 
-/// Trials whose jobs were cancelled, and that run again only on request, whoever is to run them.
+/// Trials whose jobs were cancelled. Agents leave them alone unless `retry` asks for them, as arrays do.
 ///
 /// # Errors
 /// When the tree cannot be read.

@@ -153,14 +153,20 @@ impl Watcher {
         {
             return parameters.clone();
         }
-        let Ok((_, row)) = table::find(&self.tree, trial) else { return Vec::new() };
-        let parameters: Parameters = row
-            .params
-            .iter()
-            .map(|(name, value)| (name.to_string(), text(&value.to_json())))
-            .collect();
+        let parameters = self.read_parameters(trial).unwrap_or_default();
         *self.described.borrow_mut() = Some((trial, parameters.clone()));
         parameters
+    }
+
+    fn read_parameters(&self, trial: u64) -> Result<Parameters> {
+        let of = |trial: u64| table::find(&self.tree, trial).map(|(_, row)| row.params.clone());
+        let end = table::heads(&self.tree)?.last().map_or(0, |head| head.first + head.count);
+        let (own, first, last) = (of(trial)?, of(0)?, of(end.saturating_sub(1))?);
+        let is_varied = |name: &&str| first.get(name) != last.get(name);
+        let names = || own.iter().map(|(name, _)| name);
+        let varied = names().filter(is_varied).map(str::to_owned).collect();
+        let all = own.iter().map(|(name, value)| (name.to_string(), text(&value.to_json())));
+        Ok(Parameters { all: all.collect(), varied })
     }
 
     /// Reads what is new, for about `patience`; `true` if that was not enough.

@@ -48,7 +48,7 @@ pub(crate) fn call(tree: &Tree, witness: Witness<'_>, vars: &Vars) -> Result<u64
     if due::read(tree)?.is_empty() {
         return Ok(0);
     }
-    // Whoever changes the sweep all the time, or comes next, finds the notes.
+    // The notes stay: the next caller finds them.
     let Ok(lock) = wait_for_lock(tree, PATIENCE) else { return Ok(0) };
     let (tree, identity) = Tree::open(tree.dir())?;
     let status = status::read(tree.clone(), identity, witness.whom(vars))?;

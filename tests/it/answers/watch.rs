@@ -180,6 +180,14 @@ fn the_best_trial_so_far_is_shown_with_its_parameters_however_the_sweep_is_run()
         let page = world.run(&["watch", "seeds.toml"]);
         let luckiest = "\nluckiest loss 1.5 (least, assumed): trial 1, seed=0 a=1; `hpcsweep best` averages over `seed`\n";
         assert!(page.ok().contains(luckiest), "{}", page.out);
+        // One seed for all of them repeats nothing.
+        let one =
+            plan.replace("[grid]", "[defaults]\nseed = 7\n[grid]").replace("\"s\"", "\"one\"");
+        world.write("one.toml", &one);
+        world.run(&["submit", "one.toml", "--local", "-q"]).ok();
+        let page = world.run(&["watch", "one.toml"]);
+        let best = "\nbest loss 1.5 (least, assumed): trial 1, seed=7 a=1\n";
+        assert!(page.ok().contains(best), "{}", page.out);
     }
 }
 

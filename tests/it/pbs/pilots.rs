@@ -148,7 +148,7 @@ fn killed_before_or_after_qsub_the_pilots_are_there_once() {
     }
 }
 
-/// Whoever is to run them.
+/// Arrays and agents follow one rule.
 #[test]
 fn trials_whose_jobs_were_cancelled_run_under_agents_on_request_alone() {
     let mut pbs = Pbs::start();

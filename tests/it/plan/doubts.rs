@@ -151,6 +151,21 @@ hint: write `\"20241127123456789012\"` in quotes for a text
 }
 
 #[test]
+fn a_list_without_a_line_is_refused() {
+    let world = World::new();
+    world.write("plan.toml", &shell("true", "[trials]\nfile = \"t.csv\"\n"));
+    for list in ["", "\n\n", "\u{feff}", "lr,amp\n", "lr;amp", "\u{1}\n"] {
+        world.write("t.csv", list);
+        let ran = world.run(&["plan", "plan.toml"]);
+        let why = match list {
+            "lr;amp" => "error: `t.csv`: its columns are separated by semicolons\n",
+            _ => "error: `t.csv` lists no trials\n",
+        };
+        assert_eq!((ran.code, ran.err.starts_with(why)), (2, true), "{list:?}: {}", ran.whole());
+    }
+}
+
+#[test]
 fn a_program_of_mpi_with_ranks_is_warned_of_where_each_is_started_alone() {
     let world = World::new();
     world.program("hello", "#!/bin/sh\n# from mpi4py import MPI\n");

@@ -236,7 +236,8 @@ print([record.value for record in records])
         claims = self.folder / "results/s/claims"
         entries = [json.loads(path.read_text()) for path in claims.rglob("*.json")]
         of_others = [e for e in entries if e["event"] == "copy" and e["trial"] == 5 and e["agent"] != e["of"]]
-        self.assertEqual(of_others, [])
+        # Between the end of a run, which frees its device, and the line about it in the bundle one may be claimed.
+        self.assertLessEqual(len(of_others), 1, of_others)
 
     def test_too_few_devices(self):
         """Who has them is said, and what helps is an argument here, not a key of a plan."""
