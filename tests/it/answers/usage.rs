@@ -18,8 +18,8 @@ def fill(mib):
     return bytearray(b"\1") * (mib << 20)
 
 def stay():
-    # Samples cost a hundredth of a core at most, and one of several processes costs some milliseconds, more on a loaded machine.
-    time.sleep(3 if mode in ("forks", "leaves", "shared") else 1)
+    # Samples cost a hundredth of a core at most: one of several processes costs tens of milliseconds on a loaded machine.
+    time.sleep(8 if mode in ("forks", "leaves", "shared") else 1)
 
 if mode == "none":
     stay()
