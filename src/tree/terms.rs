@@ -42,6 +42,18 @@ impl Dropped {
         let after = self.0.partition_point(|(first, _)| *first <= trial);
         after > 0 && trial <= self.0[after - 1].1
     }
+
+    /// The trial before one of the table in its chain that is not one of these.
+    ///
+    /// # Errors
+    /// When the table cannot be read.
+    pub(crate) fn before(&self, tree: &Tree, row: &Row) -> Result<Option<u64>> {
+        let mut before = row.after;
+        while let Some(trial) = before.filter(|trial| self.has(*trial)) {
+            before = table::find(tree, trial)?.1.after;
+        }
+        Ok(before)
+    }
 }
 
 impl FromIterator<u64> for Dropped {
@@ -97,12 +109,10 @@ pub(crate) fn dropped(tree: &Tree) -> Result<Dropped> {
 /// # Errors
 /// When the file or the table cannot be read.
 pub(crate) fn before(tree: &Tree, row: &Row) -> Result<Option<u64>> {
-    let mut before = row.after;
-    let Some(terms) = before.map(|_| read(tree)).transpose()?.flatten() else { return Ok(before) };
-    while let Some(trial) = before.filter(|trial| terms.dropped.has(*trial)) {
-        before = table::find(tree, trial)?.1.after;
+    if row.after.is_none() {
+        return Ok(None);
     }
-    Ok(before)
+    dropped(tree)?.before(tree, row)
 }
 
 /// The content of the file; if there is none, trials have as many attempts as their tables say, `by_table`. A damaged

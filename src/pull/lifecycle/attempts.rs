@@ -15,11 +15,11 @@ use crate::pull::lifecycle::leaving::Leaving;
 use crate::pull::lifecycle::{Claim, Later, Lifecycle, News};
 use crate::pull::membership::Unit;
 use crate::pull::places::{AttemptId, Exited, Role};
+use crate::tree::deck;
 use crate::tree::due::Due;
 use crate::tree::ledger::Entry;
 use crate::tree::lock::Lock;
 use crate::tree::records::{Break, End, Event, Outcome};
-use crate::tree::{deck, terms};
 
 /// The longest pause before a trial is tried again, seconds.
 const LONGEST_BACKOFF_S: f64 = 60.0;
@@ -55,7 +55,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
     pub(crate) fn open(&mut self, unit: Unit) -> Result<Opened> {
         let Some(row) = unit.rows.front() else { return Ok(Opened::Passed) };
         let trial = row.id;
-        let (before, is_dropped) = match self.by_terms(&unit) {
+        let (before, is_dropped) = match self.by_terms(&unit, trial) {
             Ok(terms) => terms,
             Err(error) => {
                 // It waits for the tree.
@@ -106,21 +106,15 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         Ok(Opened::Run(unit, begun + 1))
     }
 
-    /// The terms of the plan for the next trial of a unit: the trial of another unit behind which it runs, and whether the plan
-    /// has dropped it.
-    fn by_terms(&mut self, unit: &Unit) -> Result<(Option<u64>, bool)> {
-        let Some(row) = unit.rows.front() else { return Ok((None, false)) };
-        let before = match unit.link == 0 && unit.tries == 0 {
-            true => terms::before(&self.membership.tree, row)?,
-            false => None,
-        };
-        Ok((before, self.membership.is_dropped(row.id)?))
+    /// The trial of another unit behind which the next trial of a unit runs, and whether the plan has dropped it.
+    fn by_terms(&mut self, unit: &Unit, trial: u64) -> Result<(Option<u64>, bool)> {
+        Ok((self.membership.before(unit)?, self.membership.is_dropped(trial)?))
     }
 
     /// Records that a trial does not run because the plan no longer has it. The lock keeps submissions away meanwhile: one that
     /// brings the trial back has either done so already, or finds the record. It enqueues the trial again when nothing of its chain
-    /// is in hand any more.
-    fn pass_over(&mut self, unit: Unit, trial: u64) -> Result<Opened> {
+    /// is in hand any more: so what was dropped behind it is passed over with it.
+    fn pass_over(&mut self, mut unit: Unit, trial: u64) -> Result<Opened> {
         let lock = Lock::take(&self.membership.tree);
         let (Ok(lock), Ok(is_dropped)) = (lock, self.membership.is_dropped(trial)) else {
             self.later.push(Later::at(Instant::now() + Duration::from_secs(1), unit));
@@ -131,6 +125,15 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             return Ok(Opened::Passed);
         }
         self.record_skip(trial, "the plan had dropped it")?;
+        while let Some(next) = unit.rows.get(1).map(|row| row.id) {
+            // Where it cannot be read again, what was read above counts.
+            if !self.membership.is_dropped(next).unwrap_or(true) {
+                break;
+            }
+            self.record_skip(next, "the plan had dropped it")?;
+            unit.rows.pop_front();
+            unit.link += 1;
+        }
         self.go_on(unit, Some(Outcome::Done))?;
         self.membership.flush()?;
         drop(lock);

@@ -339,6 +339,22 @@ fn a_trial_that_the_plan_has_brought_back_is_not_taken_for_dropped() {
 }
 
 #[test]
+fn a_trial_whose_chain_was_dropped_is_free_of_the_one_before_it_and_dropped_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = sweep(dir.path(), &[1, 1]);
+    let heads = table::heads(&tree).unwrap();
+    let agent = Membership::join(&tree, offer(1), ledger::link, |_| {}, || true);
+    let mut agent = agent.unwrap().unwrap();
+    agent.fill(2, None).unwrap();
+    agent.next_unit().unwrap();
+    let mut unit = agent.next_unit().unwrap().unwrap();
+    unit.rows[0].after = Some(0);
+    assert_eq!((agent.before(&unit).unwrap(), agent.is_dropped(1).unwrap()), (Some(0), false));
+    terms::keep(&tree, &heads, 1, [0, 1].into_iter().collect()).unwrap();
+    assert_eq!((agent.before(&unit).unwrap(), agent.is_dropped(1).unwrap()), (None, true));
+}
+
+#[test]
 fn an_end_without_success_does_not_count_once_the_trial_is_enqueued_again() {
     let dir = tempfile::tempdir().unwrap();
     let tree = sweep(dir.path(), &[3]);

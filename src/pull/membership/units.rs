@@ -117,6 +117,22 @@ impl Membership {
         Ok(self.dropped.has(trial))
     }
 
+    /// The trial behind which the first trial of a unit runs, where that is one of another unit. The plan may drop a chain at any
+    /// time: whether it still has the trial ([`Self::is_dropped`]) is answered from what was read for this.
+    ///
+    /// # Errors
+    /// When what the plan says now, or the table, cannot be read.
+    pub(crate) fn before(&mut self, unit: &Unit) -> Result<Option<u64>> {
+        let Some(row) = unit.rows.front().filter(|row| row.after.is_some()) else {
+            return Ok(None);
+        };
+        if unit.link > 0 || unit.tries > 0 {
+            return Ok(None);
+        }
+        self.dropped = terms::dropped(&self.tree)?;
+        self.dropped.before(&self.tree, row)
+    }
+
     fn read_ahead(&mut self) -> Result<()> {
         let mut room = CHUNK;
         if !self.taken.is_empty() {

@@ -499,6 +499,12 @@ impl Schedule {
         // An agent that wakes up while it is considered dead may call a hook for an end that does not count.
         let is_void = |a: &&Attempt| a.end.is_none() && matches!(gone(a), Some(Gone::Fenced(_)));
         let void = record.attempts.iter().filter(is_void).count();
+        let mut expired = BTreeSet::new();
+        for (name, agent) in &ledger.agents {
+            // HOST-PROCESS-TOKEN.
+            let process = name.rsplit('-').nth(1).and_then(|word| word.parse::<u32>().ok());
+            expired.extend(process.filter(|_| matches!(agent.gone, Some(Gone::Fenced(_)))));
+        }
         for (name, outcome) in [("finish", Outcome::Done), ("error", Outcome::Failed)] {
             let is_last =
                 |a: &&Attempt| a.bundle.as_ref().is_some_and(|place| place.last && !place.lost);
@@ -507,12 +513,12 @@ impl Schedule {
             let (all, least) = (ends().count(), ends().filter(is_there).count());
             let hooks = self.world.read("events.hooks");
             let line = format!("{name} {trial} ");
-            let callers: Vec<u32> = hooks
-                .lines()
-                .filter_map(|l| l.strip_prefix(&line)?.parse().ok())
-                .collect();
-            // One that was killed during the call is followed by another that calls it again.
-            let whole = callers.iter().filter(|caller| !self.touched.contains(caller)).count();
+            let callers: Vec<u32> =
+                hooks.lines().filter_map(|l| l.strip_prefix(&line)?.parse().ok()).collect();
+            // One that was killed during the call, or is considered dead, is followed by another that calls it again.
+            let may_repeat =
+                |caller: &&u32| self.touched.contains(caller) || expired.contains(caller);
+            let whole = callers.iter().filter(|caller| !may_repeat(caller)).count();
             let is_right = callers.len() >= least && whole <= all + void;
             let what = format!(
                 "calls of `{line}` by {callers:?}, {whole} of them whole, for {least} of {all} ends and {void} void ones: {record:#?}"
