@@ -51,12 +51,15 @@ pub struct Fault {
     pub hint: Option<String>,
     /// The cause that it is for a trial that cannot run because of it.
     pub cause: Option<Cause>,
+    /// Whether it is in vain to wait until it has passed: what is refused stays refused.
+    pub is_lasting: bool,
 }
 
 impl Fault {
     /// A fault of the given kind, without place and hint.
     pub fn new(kind: Kind, sentence: impl Into<String>) -> Self {
-        Self { kind, sentence: sentence.into(), key: None, place: None, hint: None, cause: None }
+        let (key, place, hint, cause) = (None, None, None, None);
+        Self { kind, sentence: sentence.into(), key, place, hint, cause, is_lasting: false }
     }
 
     /// The request is wrong.
@@ -177,6 +180,11 @@ pub(crate) fn cause(error: &anyhow::Error) -> Cause {
         fault.or_else(|| part.downcast_ref::<io::Error>().and_then(Cause::of_io))
     };
     error.chain().find_map(of).unwrap_or(Cause::Unknown)
+}
+
+/// Whether it is in vain to wait until an error has passed.
+pub(crate) fn is_lasting(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|part| part.downcast_ref::<Fault>()).any(|fault| fault.is_lasting)
 }
 
 /// The exit code for an error: that of the first [`Fault`] in its chain, otherwise "our bug".

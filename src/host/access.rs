@@ -226,7 +226,8 @@ pub(crate) fn judge(path: &Path, found: &Metadata, shared: Shared) -> Result<(),
             )
         }
     };
-    Err(Fault::machine(format!("`{}` {why}", path.display())).hint(hint))
+    let fault = Fault::machine(format!("`{}` {why}", path.display())).hint(hint);
+    Err(Fault { is_lasting: true, ..fault })
 }
 
 /// What lies in a guarded folder, by the first name of its path.

@@ -193,6 +193,12 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         }
     }
 
+    /// Writes what has happened.
+    fn record(&mut self) -> Result<()> {
+        self.lifecycle.membership.flush()?;
+        self.lifecycle.membership.deliver()
+    }
+
     /// One look at everything.
     pub(super) fn turn(&mut self) -> Result<Activity> {
         let mut busy = self.reap()?;
@@ -209,7 +215,8 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         busy |= self.metrics()?;
         self.lifecycle.decide()?;
         let is_stuck = self.slots.iter().all(|slot| slot.running().is_none() && !slot.is_free());
-        if self.lifecycle.leaving.is_some() || is_stuck {
+        let begins = self.lifecycle.leaving.is_none() && !is_stuck;
+        if !begins {
             self.lifecycle.give_all_back();
             if self.slots.iter().any(|slot| slot.running().is_some()) {
                 self.lifecycle.announce();
@@ -218,8 +225,12 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
             // The agent starts no trial whose start it cannot record.
             busy |= self.start()?;
         }
-        self.lifecycle.membership.flush()?;
-        self.lifecycle.membership.deliver()?;
+        self.record()?;
+        if begins && self.lifecycle.is_in_trouble() {
+            // What failed may have been a start: the tree is not back before one has succeeded.
+            busy |= self.start()?;
+            self.record()?;
+        }
         self.lifecycle.out_of_trouble();
         if !self.lifecycle.membership.is_fenced() {
             for (run, state, is_last) in self.lifecycle.told.drain(..) {

@@ -417,8 +417,11 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
         self.waits.insert(who);
     }
 
-    /// The tree cannot be read or written. Running programs continue, and the agent retries for a while.
+    /// The tree cannot be read or written. Running programs continue, and the agent retries for a while, unless that is in vain.
     pub(super) fn in_trouble(&mut self, error: anyhow::Error) -> Result<()> {
+        if fault::is_lasting(&error) {
+            return Err(error);
+        }
         let now = Instant::now();
         let text = fault::sentence(&error);
         let since = match &self.trouble {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::support::agents::{SAYS, SHORT, begun, counts, plan, start, world};
+use crate::support::agents::{SAYS, SHORT, agent, begun, counts, plan, start, world};
 use crate::support::faults::in_own_mounts;
 use crate::support::world::{PROGRAM, ROOT, Started, World, wait_until};
 
@@ -281,4 +281,36 @@ if __name__ == '__main__':
         let Some(ran) = in_own_mounts(&world, &script) else { panic!("no mounts") };
         assert_eq!(ran.out, "10 10 {1000000}\n0\n10\n", "{}\n{}", ran.whole(), world.read("said"));
     }
+}
+
+#[test]
+fn what_cannot_be_read_to_begin_a_trial_is_one_trouble_until_it_can() {
+    let world = world(&plan(SAYS, 70, SHORT));
+    world.write("events.wait", "");
+    let mut first = agent(&world, "first");
+    wait_until("it has begun", || begun(&world).len() == 1);
+    let (map, away) = ("results/p/pull/0001.map", "results/p/pull/away");
+    fs::rename(world.path(map), world.path(away)).unwrap();
+    fs::create_dir(world.path(map)).unwrap();
+    fs::remove_file(world.path("events.wait")).unwrap();
+    wait_until("it says so", || world.read("first").contains("0001.map"));
+    // It gives signs of life, which need nothing of what cannot be read.
+    let sign = || {
+        let bundle = world.files("results/p/agents").into_iter().find(|f| f.ends_with(".jsonl"));
+        fs::metadata(world.path("results/p/agents").join(bundle.unwrap()))
+            .unwrap()
+            .modified()
+            .unwrap()
+    };
+    for _ in 0..4 {
+        let last = sign();
+        wait_until("another sign of life", || sign() != last);
+    }
+    fs::remove_dir(world.path(map)).unwrap();
+    fs::rename(world.path(away), world.path(map)).unwrap();
+    let code = first.child.wait().unwrap().code();
+    let said = world.read("first");
+    assert_eq!((code, counts(&world)), (Some(0), r#"{"done":70}"#.to_owned()), "{said}");
+    let lines = |text: &str| said.lines().filter(|line| line.contains(text)).count();
+    assert_eq!((lines("0001.map"), lines("the results tree is back")), (1, 1), "{said}");
 }
