@@ -33,7 +33,7 @@ use crate::tree::damage::{Damage, Damaged, Writer};
 use crate::tree::deck::{self, Deck};
 use crate::tree::due::Due;
 use crate::tree::journal::Journal;
-use crate::tree::ledger::Ledger;
+use crate::tree::ledger::{self, Ledger};
 use crate::tree::records::index::{Check, Noter};
 use crate::tree::records::{self, Attempt, ByTrial, Outcome, Record};
 use crate::tree::shard::Shards;
@@ -318,6 +318,10 @@ fn stand(
     let agents = agents::Words::read(&tree, own, &pilots, about_copy.as_ref())?;
     files.look_again(&tree, &heard, open)?;
     files.ledger.damage(&tree, &mut files.damage)?;
+    if files.records.last_entry() > files.ledger.seq {
+        files.damage.add(&ledger::name(files.ledger.seq + 1), 1);
+    }
+    deck::missing(&tree, !files.ledger.agents.is_empty(), &mut files.damage)?;
 
     let known = files.known();
     let is_elsewhere = lock::is_held_by_another(&tree);
@@ -488,6 +492,11 @@ impl Files {
         deck::damage(tree, &mut damage)?;
         tree.check_plan(identity.format, &mut damage)?;
         ends::missing(tree, &rows, &records, &journal, &mut damage)?;
+        waves::missing(tree, &waves, journal.arrays.keys().copied(), &mut damage)?;
+        let in_waves = waves::last_trial(waves.iter().map(|(_, map)| &map[..]));
+        for first in table::missing(tree, records.last().max(in_waves))? {
+            damage.add(&format!("trials/{first:012}.json"), 1);
+        }
         let places = Places::new(&waves);
         let by_table = heads.last().map_or(1, |h| h.run.attempts);
         let Terms { attempts, dropped, .. } = terms::readable(tree, by_table, &mut damage)?;

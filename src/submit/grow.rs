@@ -18,7 +18,7 @@ use crate::site::Site;
 use crate::tree::journal::Journal;
 use crate::tree::table::{self, Head, Row, RowOut};
 use crate::tree::terms::{self, Dropped};
-use crate::tree::{FORMAT, Tree};
+use crate::tree::{FORMAT, Tree, whole};
 use crate::words::{self, count};
 
 /// A trial that a wave or the executor may have to run.
@@ -225,8 +225,9 @@ struct Tail {
 /// are those of the table, because its worker insists on them, so their number stays.
 ///
 /// # Errors
-/// When the tree cannot be read.
+/// When the tree cannot be read, or has lost a table.
 pub(crate) fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
+    whole::check(tree)?;
     let mut had: HashMap<String, VecDeque<u64>> = HashMap::new();
     let mut diff = Diff { author: source.author(), ..Diff::default() };
     for key in table::keys(tree)? {

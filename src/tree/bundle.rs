@@ -12,6 +12,7 @@ use anyhow::Result;
 
 use super::Tree;
 use super::damage::Damage;
+use super::keys::Keys;
 use super::ledger::Ledger;
 use super::line;
 use super::records::{self, Event, Record, Start, Who};
@@ -128,7 +129,7 @@ pub fn readable(
     records: &mut HashMap<u64, Record>,
     damage: &mut Damage,
 ) -> Result<()> {
-    records::of_bundles(tree, ledger, records, damage)
+    records::of_bundles(tree, (ledger, &Keys::all(tree)?), records, damage)
 }
 
 /// The bundle of an agent as messages name it.
@@ -162,6 +163,17 @@ mod tests {
         })
     }
 
+    /// A ledger that knows these agents.
+    fn of_agents(names: &[&str]) -> Ledger {
+        let mut ledger = Ledger::default();
+        for agent in names.iter().map(|name| (*name).to_owned()) {
+            let (nonce, host, slots) = (String::new(), "n".to_owned(), 1);
+            let cores = Vec::new();
+            ledger.take(Some(Entry::Join { agent, nonce, host, slots, cores, job: None }));
+        }
+        ledger
+    }
+
     fn start(trial: u64) -> Event {
         let argv = vec!["true".to_owned()];
         Event::Start(Start {
@@ -189,7 +201,7 @@ mod tests {
         let size = std::fs::metadata(writer.path()).unwrap().len();
         writer.push(&end(1, Outcome::Done)).unwrap();
         writer.flush().unwrap();
-        let mut ledger = Ledger::default();
+        let mut ledger = of_agents(&["n1-a"]);
         let outcomes = |ledger: &Ledger| {
             let mut records = HashMap::new();
             readable(&tree, ledger, &mut records, &mut Damage::default()).unwrap();
@@ -237,7 +249,8 @@ mod tests {
         ran(&tree, "n2-b", 7, 500.0, 1, Outcome::Timeout);
         ran(&tree, "n3-a", 5, 100.0, 3, Outcome::Interrupted);
         let mut records = HashMap::new();
-        readable(&tree, &Ledger::default(), &mut records, &mut Damage::default()).unwrap();
+        let ledger = of_agents(&["n1-c", "n2-b", "n3-a"]);
+        readable(&tree, &ledger, &mut records, &mut Damage::default()).unwrap();
         let agents = |record: &Record| -> Vec<String> {
             let places = record.attempts.iter().filter_map(|a| a.bundle.as_ref());
             places.map(|place| place.agent.clone()).collect()

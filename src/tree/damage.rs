@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Tree;
 use crate::host::{clock, disk};
+use crate::words::count;
 
 /// Lines of one file that are torn, changed or missing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -16,11 +17,24 @@ pub struct Damaged {
     pub(crate) file: String,
     /// How many of its lines are damaged.
     pub(crate) lines: u64,
+    /// Where they are whole, but not of this file: of what the first is, such as `trial 3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) of: Option<String>,
+}
+
+impl Damaged {
+    pub(crate) fn new(file: &str, lines: u64) -> Self {
+        Self { file: file.to_owned(), lines, of: None }
+    }
 }
 
 impl std::fmt::Display for Damaged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} in {}", crate::words::count(self.lines, "damaged line"), self.file)
+        let Some(of) = &self.of else {
+            return write!(f, "{} in {}", count(self.lines, "damaged line"), self.file);
+        };
+        let lines = count(self.lines, "line");
+        write!(f, "{lines} of {of} in {} (restore the file from a backup, or remove it)", self.file)
     }
 }
 
@@ -38,7 +52,7 @@ pub(crate) fn without_missing<'a>(
             (there, Some(format!("{} does not exist, although other files refer to it", one.file)))
         }
         [first, ..] => {
-            let files = crate::words::count(gone.len() as u64, "file");
+            let files = count(gone.len() as u64, "file");
             let words = format!(
                 "{files} of which other files tell do not exist, the first is {}",
                 first.file
@@ -74,7 +88,14 @@ impl Damage {
     /// Adds damaged lines of a file; 0 adds nothing.
     pub(crate) fn add(&mut self, file: &str, lines: u64) {
         if lines > 0 {
-            self.found.push((Damaged { file: file.to_owned(), lines }, None));
+            self.found.push((Damaged::new(file, lines), None));
+        }
+    }
+
+    /// Adds lines that are not of the file in which they stand; 0 adds nothing.
+    pub(crate) fn add_of(&mut self, file: &str, lines: u64, of: Option<String>) {
+        if lines > 0 {
+            self.found.push((Damaged { of, ..Damaged::new(file, lines) }, None));
         }
     }
 
@@ -88,7 +109,7 @@ impl Damage {
     pub(crate) fn add_unended(&mut self, tree: &Tree, file: &str, writer: Writer) {
         let changed = disk::stamp(&tree.dir().join(file)).ok().flatten();
         let is_fresh = changed.is_some_and(|(_, time)| clock::now() - time < STALE_S);
-        self.found.push((Damaged { file: file.to_owned(), lines: 1 }, is_fresh.then_some(writer)));
+        self.found.push((Damaged::new(file, 1), is_fresh.then_some(writer)));
     }
 
     /// Adds what was found elsewhere.
@@ -105,13 +126,15 @@ impl Damage {
             self.found.into_iter().filter(|(_, writer)| is_real(writer)).map(|(d, _)| d).collect();
         let is_new = |file: &&String| !found.iter().any(|damaged| damaged.file == **file);
         let short = self.short.iter().filter(is_new);
-        let short: Vec<Damaged> =
-            short.map(|file| Damaged { file: file.clone(), lines: 1 }).collect();
+        let short: Vec<Damaged> = short.map(|file| Damaged::new(file, 1)).collect();
         found.extend(short);
         found.sort();
         for damaged in found {
             match all.last_mut().filter(|last| last.file == damaged.file) {
-                Some(last) => last.lines += damaged.lines,
+                Some(last) => {
+                    last.lines += damaged.lines;
+                    last.of = last.of.take().or(damaged.of);
+                }
                 None => all.push(damaged),
             }
         }

@@ -231,13 +231,29 @@ fn sound(bytes: &[u8], path: &Path) -> Result<Deck> {
     if is_sound { Ok(deck) } else { Err(numbers::damaged(path).into()) }
 }
 
+/// Adds the decks that are missing: before others, and all of them where agents have `joined`.
+///
+/// # Errors
+/// When the folder cannot be listed.
+pub(crate) fn missing(tree: &Tree, joined: bool, damage: &mut Damage) -> Result<()> {
+    let all = numbered(tree)?;
+    for number in numbers::gaps(&all, joined && all.is_empty()) {
+        damage.add(&format!("pull/{number:04}.json"), 1);
+    }
+    Ok(())
+}
+
+fn numbered(tree: &Tree) -> Result<Vec<u32>> {
+    let names = disk::list(&tree.dir().join("pull"))?;
+    Ok(names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect())
+}
+
 /// Damage of all decks. If a deck's head or list is damaged, no agent can continue.
 ///
 /// # Errors
 /// When a file cannot be read.
 pub fn damage(tree: &Tree, damage: &mut Damage) -> Result<()> {
-    let names = disk::list(&tree.dir().join("pull"))?;
-    for number in names.iter().filter_map(|name| name.strip_suffix(".json")?.parse::<u32>().ok()) {
+    for number in numbered(tree)? {
         let path = file(tree, number, "json");
         let Ok(deck) = sound(&disk::read_small(&path)?, &path) else {
             damage.add(&format!("pull/{number:04}.json"), 1);

@@ -11,6 +11,7 @@ pub mod deck;
 pub(crate) mod due;
 pub(crate) mod export;
 pub mod journal;
+pub mod keys;
 pub mod ledger;
 pub mod line;
 pub mod lock;
@@ -23,6 +24,7 @@ pub(crate) mod shard;
 pub mod table;
 pub(crate) mod terms;
 pub mod waves;
+pub(crate) mod whole;
 
 use std::path::{Path, PathBuf};
 
@@ -294,6 +296,7 @@ impl Tree {
             }
             return Ok(changed);
         }
+        whole::check(self)?;
         let identity = Identity { shared, readable_by, ..Identity::new(name) };
         write_document(&path, &identity)?;
         Ok(identity)

@@ -129,6 +129,13 @@ pub(crate) fn exactly(path: &Path, from: u64, count: u64) -> Result<Vec<u64>> {
     Ok(all)
 }
 
+/// The files of those that are numbered from 1 that are missing before others, and the one after the last, if that `is_short`.
+pub(super) fn gaps(numbers: &[u32], is_short: bool) -> Vec<u32> {
+    let last = numbers.iter().copied().max().unwrap_or(0);
+    let missing = (1..last).filter(|number| !numbers.contains(number));
+    missing.chain(is_short.then_some(last + 1)).collect()
+}
+
 /// The fault of a file that cannot be believed.
 pub(crate) fn damaged(path: &Path) -> Fault {
     Fault::machine(format!("`{}` is damaged", path.display()))

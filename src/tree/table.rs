@@ -309,6 +309,22 @@ fn has_begun(tree: &Tree, first: u64) -> Result<bool> {
     Ok(names.iter().filter_map(trial).any(|trial| trial >= first))
 }
 
+/// The first trials of tables that have been lost: each follows on the one before it, and the last one has the trial that
+/// others `know`, the one with the highest number.
+///
+/// # Errors
+/// When the folder cannot be listed.
+pub(crate) fn missing(tree: &Tree, known: Option<u64>) -> Result<Vec<u64>> {
+    let (mut all, mut next) = (Vec::new(), Some(0));
+    for first in firsts(tree)? {
+        all.extend(next.filter(|next| *next < first));
+        // A head that is damaged does not say where its table ends.
+        next = head(tree, first).ok().map(|head| head.first + head.count);
+    }
+    all.extend(next.filter(|next| known.is_some_and(|known| known >= *next)));
+    Ok(all)
+}
+
 /// The heads of all tables, in order.
 ///
 /// # Errors
@@ -482,6 +498,9 @@ fn each_line(
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
         opened => opened.map_err(fault)?,
     };
+    let keys = Keys::of_table(tree, head)?.filter(|_| head.format > 1);
+    let is_its = |row: &Row, line: &[u8]| keys.as_ref().is_none_or(|keys| keys.has(row.id, line));
+    let row = |line: &[u8]| row(head.format, line).filter(|row| is_its(row, line));
     let (mut bytes, mut count) = (Vec::new(), 0);
     let mut names: Arc<[Arc<str>]> = Arc::default();
     loop {
@@ -492,8 +511,7 @@ fn each_line(
         let whole = bytes[..end].strip_suffix(b"\n").unwrap_or(&bytes[..end]);
         if end > 0 {
             let lines = whole.par_split(|&b| b == b'\n');
-            let rows: Vec<Option<Row>> =
-                threads::in_parallel(|| lines.map(|line| row(head.format, line)).collect());
+            let rows: Vec<Option<Row>> = threads::in_parallel(|| lines.map(row).collect());
             count += rows.len() as u64;
             for mut row in rows {
                 // Trials of one form share its names.
@@ -642,6 +660,9 @@ pub(crate) fn damage(tree: &Tree, damage: &mut Damage) -> Result<()> {
         good += u64::from(unended? && head.format == 1);
         damage.add(&format!("trials/{first:012}.jsonl"), bad.max(head.count.abs_diff(good)));
     }
+    for first in missing(tree, None)? {
+        damage.add(&format!("trials/{first:012}.json"), 1);
+    }
     Ok(())
 }
 
@@ -695,6 +716,56 @@ pub fn keys(tree: &Tree) -> Result<Vec<String>> {
             return Err(numbers::damaged(&path).into());
         }
         all.extend(keys.split_terminator('\n').map(str::to_owned));
+    }
+    Ok(all)
+}
+
+/// The keys of a table that can be believed.
+pub(in crate::tree) struct Keys {
+    pub(in crate::tree) first: u64,
+    /// As in the file.
+    lines: Vec<u8>,
+}
+
+impl Keys {
+    /// Those of a table; `None` if they are damaged.
+    fn of_table(tree: &Tree, head: &Head) -> Result<Option<Self>> {
+        let lines = keys_of(tree, head)?;
+        Ok(are_keys(head, &lines).then_some(Self { first: head.first, lines }))
+    }
+
+    /// That of a trial of the table.
+    pub(in crate::tree) fn of(&self, trial: u64) -> Option<&str> {
+        std::str::from_utf8(self.digits(trial)?).ok()
+    }
+
+    fn digits(&self, trial: u64) -> Option<&[u8]> {
+        let place = trial.checked_sub(self.first)?.checked_mul(KEY)?;
+        let lines = self.lines.get(usize::try_from(place).ok()?..)?;
+        lines.get(..KEY as usize)?.strip_suffix(b"\n")
+    }
+
+    /// Whether a row with this line is one of the table's: rows of another table may stand in its place.
+    fn has(&self, trial: u64, line: &[u8]) -> bool {
+        // Quotes within texts are escaped, and no other member of a row has the name.
+        let place = line.windows(NAME.len()).position(|bytes| bytes == NAME);
+        let key = place.and_then(|place| line[place + NAME.len()..].split(|&b| b == b'"').next());
+        key.is_some() && key == self.digits(trial)
+    }
+}
+
+/// What precedes the key in the line of a row.
+const NAME: &[u8] = b",\"key\":\"";
+
+/// The keys of all tables, in order, without those of damaged ones.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(in crate::tree) fn believed_keys(tree: &Tree) -> Result<Vec<Keys>> {
+    let mut all = Vec::new();
+    for first in firsts(tree)? {
+        let Ok(head) = head(tree, first) else { continue };
+        all.extend(Keys::of_table(tree, &head)?);
     }
     Ok(all)
 }

@@ -257,6 +257,31 @@ pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Vec<(Wave, Vec<u64>)
     Ok(all)
 }
 
+/// The trial with the highest number in some maps.
+pub(crate) fn last_trial<'m>(maps: impl Iterator<Item = &'m [u64]>) -> Option<u64> {
+    maps.flatten().copied().filter(|trial| *trial < numbers::END).max()
+}
+
+/// Adds the waves that are missing: before others, and those with the arrays for which jobs were asked.
+///
+/// # Errors
+/// When the folder cannot be listed.
+pub(crate) fn missing(
+    tree: &Tree,
+    waves: &[(Wave, Vec<u64>)],
+    mut arrays: impl Iterator<Item = u32>,
+    damage: &mut Damage,
+) -> Result<()> {
+    let all = numbered(tree)?;
+    let last = waves.iter().flat_map(|(wave, _)| &wave.arrays).map(|array| array.array).max();
+    // A wave that is damaged may have them.
+    let is_short = waves.len() == all.len() && arrays.any(|array| Some(array) > last);
+    for number in numbers::gaps(&all, is_short) {
+        damage.add(&format!("waves/{number:04}.json"), 1);
+    }
+    Ok(())
+}
+
 /// The trial of one element: one small read.
 ///
 /// # Errors

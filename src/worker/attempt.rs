@@ -21,6 +21,7 @@ use crate::host::signal::Signals;
 use crate::host::{clock, disk, process, vars};
 use crate::rank;
 use crate::tree::due::Due;
+use crate::tree::keys::Key;
 use crate::tree::records::{End, Event, Outcome, Start, Used};
 use crate::worker::limits::clock_of;
 use crate::worker::process::child::{self, Happening, Termination};
@@ -227,6 +228,8 @@ impl Attempt<'_> {
             seq: self.recorder.seq,
             unlearnt_mib: 0,
             behind: self.recorder.behind,
+            key: Key::of(&self.job.row.key),
+            run: self.recorder.run,
         })
     }
 

@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::fault::Fault;
 use crate::host::disk;
 use crate::tree::Tree;
+use crate::tree::keys::Keys;
 use crate::tree::line::Writer;
 use crate::tree::records::{Attempt, End, Event, Record, Start, Whole};
 
@@ -85,6 +86,7 @@ pub(in crate::submit) fn write(
     with_logs: bool,
 ) -> Result<()> {
     let (mut lines, mut number) = (0, 0);
+    let key = Keys::one(tree, trial).of(trial);
     let runs = all.chunk_by(|a, b| a.run.is_some() && a.run == b.run);
     for (attempts, run) in runs.zip(1..) {
         let path = tree.record(trial, run);
@@ -97,7 +99,8 @@ pub(in crate::submit) fn write(
         };
         for own in attempts {
             number += 1;
-            events(sweeps[own.sweep], own.attempt, trial, number, &mut push)?;
+            let place = Start { trial, attempt: number, key, run, ..Start::default() };
+            events(sweeps[own.sweep], own.attempt, place, &mut push)?;
         }
         writer.flush().map_err(|e| disk::fault("write", &path, &e))?;
         if with_logs {
@@ -107,17 +110,19 @@ pub(in crate::submit) fn write(
     Ok(())
 }
 
-/// The events of an attempt, as a worker would have written them.
+/// The events of an attempt, as a worker would have written them at this place.
 fn events(
     from: &Tree,
     attempt: &Attempt,
-    trial: u64,
-    number: u32,
+    place: Start,
     push: &mut dyn FnMut(&Event) -> Result<()>,
 ) -> Result<()> {
+    let Start { trial, attempt: number, key, run, .. } = place;
     let start = Start {
         trial,
         attempt: number,
+        key,
+        run,
         // They are about other files of that sweep.
         slot: None,
         seq: 0,

@@ -3,13 +3,14 @@
 use anyhow::Result;
 use rayon::prelude::*;
 
-use super::bundles::{self, Bundle, Opened};
+use super::bundles::{self, Bundle, Bundles, Opened};
 use super::by_trial::Part;
 use super::index::{Entry, Index};
 use super::{ByTrial, Record};
 use crate::host::threads;
 use crate::tree::Tree;
 use crate::tree::damage::Damage;
+use crate::tree::keys::Keys;
 use crate::tree::ledger::Ledger;
 use crate::tree::table::Which;
 
@@ -28,6 +29,7 @@ pub(super) enum AtOnce<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Agents<'a> {
     pub(super) tree: &'a Tree,
+    pub(super) keys: &'a Keys<'a>,
     pub(super) index: Option<&'a Index>,
     pub(super) at_once: AtOnce<'a>,
 }
@@ -60,20 +62,22 @@ impl Agents<'_> {
         }
         // The ledger after the bundles could void what was read; before them, it is at most too kind to what
         // was written since, and the next look puts it right.
-        let ledger = Ledger::read(self.tree)?;
+        let Self { tree, keys, index, .. } = self;
+        let ledger = &Ledger::read(tree)?;
+        let from = Bundles { tree, keys, ledger, index };
         let (bundles, damaged): (Vec<Bundle>, Vec<Damage>) =
-            bundles::all(self.tree, &ledger, self.index)?.into_iter().unzip();
+            bundles::all(from, damage)?.into_iter().unzip();
         damaged.into_iter().for_each(|damaged| damage.extend(damaged));
         let mut files = Files::default();
         all.keys().for_each(|trial| files.count(*trial));
         bundles.iter().flat_map(|bundle| &bundle.trials).for_each(|trial| files.count(*trial));
         for bundle in bundles {
-            let (opened, mut fresh) = bundle.open(self.tree, &ledger, self.index)?;
+            let (opened, mut fresh) = bundle.open(from)?;
             let piece = |taker: &T, entries: &[Entry<'_>]| {
                 let (part, taken) = self.piece(&opened, entries, &files);
                 (part, make(taker, taken))
             };
-            let unread = opened.each(self.tree, &ledger, |entries| {
+            let unread = opened.each(from, |entries| {
                 for some in entries.chunks(PIECE * threads::cores() * 2) {
                     let own = &*taker;
                     let pieces: Vec<(Part, P)> = threads::in_parallel(|| {

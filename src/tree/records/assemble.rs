@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::event::{self, Lines, has_metrics};
+use super::strangers::Strangers;
 use super::{Attempt, End, Event, Outcome, Record, Start, Who};
 use crate::tree::ledger::{Ending, Ledger};
 use crate::tree::line::{self, Spot};
@@ -21,6 +22,15 @@ pub(in crate::tree) enum Source<'a> {
         /// Decides which of its lines count.
         ledger: &'a Ledger,
     },
+}
+
+/// What became of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Read {
+    Whole,
+    Damaged,
+    /// It is of another trial or run.
+    Stranger,
 }
 
 /// The records that the events of a file belong to.
@@ -59,27 +69,32 @@ impl<'a> Source<'a> {
         Self::Agent { name, who: Who::default(), ledger }
     }
 
-    /// Takes a line of the file; `false` if it is damaged.
-    pub(in crate::tree) fn read(
+    /// Takes a line of the file, unless it is of `strangers`.
+    pub(super) fn read(
         &mut self,
         records: &mut impl Records,
+        strangers: &mut Strangers<'_>,
         spot: Spot,
         line: &[u8],
-    ) -> bool {
+    ) -> Read {
         if has_metrics(line) {
-            let Some(Lines { trial, attempt }) = line::unseal(line) else { return false };
+            let Some(Lines { trial, attempt }) = line::unseal(line) else { return Read::Damaged };
+            if !strangers.has(trial) {
+                return Read::Stranger;
+            }
             if let Some(open) = self.open(records, trial, attempt) {
                 open.has_rows(spot, line);
             }
-            return true;
+            return Read::Whole;
         }
         match event::unseal(line) {
-            None => false,
+            None => Read::Damaged,
             // Bundles begin with such a line, and nothing else has one.
-            Some(Event::Agent(_)) if matches!(self, Self::Run(_)) => false,
+            Some(Event::Agent(_)) if matches!(self, Self::Run(_)) => Read::Damaged,
+            Some(event) if !strangers.takes(&event) => Read::Stranger,
             Some(event) => {
                 self.take(records, spot.end(), event);
-                true
+                Read::Whole
             }
         }
     }

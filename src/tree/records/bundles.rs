@@ -11,14 +11,16 @@ use std::io::{Seek, SeekFrom};
 use anyhow::Result;
 use rayon::prelude::*;
 
-use super::assemble::Records;
+use super::assemble::{Read, Records};
 use super::index::{self, Entry, Index};
 use super::kept::{self, Entries, Head, Kept, Packed};
+use super::strangers::{Of, Strangers};
 use super::{Origin, Outcome, Record, Source, Start};
 use crate::host::disk::{self, Mark};
 use crate::host::threads;
 use crate::tree::damage::{Damage, Writer};
-use crate::tree::ledger::{Gone, Ledger};
+use crate::tree::keys::Keys;
+use crate::tree::ledger::{Agent, Gone, Ledger};
 use crate::tree::line::{self, Sequence, Spot};
 use crate::tree::{Tree, bundle};
 
@@ -26,15 +28,48 @@ use crate::tree::{Tree, bundle};
 ///
 /// # Errors
 /// When one cannot be read.
-pub(super) fn all(
-    tree: &Tree,
-    ledger: &Ledger,
-    index: Option<&Index>,
-) -> Result<Vec<(Bundle, Damage)>> {
-    let names = bundle::agents(tree)?;
-    threads::in_parallel(|| {
-        names.par_iter().map(|agent| Bundle::read(tree, ledger, agent, index)).collect()
-    })
+pub(super) fn all(from: Bundles<'_>, damage: &mut Damage) -> Result<Vec<(Bundle, Damage)>> {
+    let names = from.known(damage)?;
+    threads::in_parallel(|| names.par_iter().map(|agent| Bundle::read(from, agent)).collect())
+}
+
+/// What bundles are read from.
+#[derive(Clone, Copy)]
+pub(super) struct Bundles<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) keys: &'a Keys<'a>,
+    pub(super) ledger: &'a Ledger,
+    pub(super) index: Option<&'a Index>,
+}
+
+impl Bundles<'_> {
+    fn without_index(self) -> Self {
+        Self { index: None, ..self }
+    }
+
+    /// The agents that have bundles. Bundles without an agent of the ledger, and agents of the ledger that have lost their
+    /// bundles, come into `damage`.
+    fn known(self, damage: &mut Damage) -> Result<Vec<String>> {
+        let Self { tree, ledger, .. } = self;
+        let mut names = bundle::agents(tree)?;
+        let has_lost = |(name, agent): &(&String, &Agent)| agent.size > 0 && !names.contains(name);
+        let lost = ledger.agents.iter().filter(has_lost);
+        lost.for_each(|(name, _)| damage.add(&bundle::name(name), 1));
+        if names.iter().all(|name| ledger.agents.contains_key(name)) {
+            return Ok(names);
+        }
+        // An agent may have joined since: its bundle follows its first entry.
+        let now = Ledger::read(tree)?;
+        for name in names.extract_if(.., |name| !now.agents.contains_key(name)) {
+            let path = tree.agent_file(&name, "jsonl");
+            let mut lines = 0;
+            line::each(disk::open_stamped(&path)?.0, |_, _| lines += 1)
+                .map_err(|e| disk::fault("read", &path, &e))?;
+            let words = format!("agent `{name}`, which `claims/` does not know,");
+            damage.add_of(&bundle::name(&name), lines.max(1), Some(words));
+        }
+        Ok(names)
+    }
 }
 
 /// Adds what all bundles say to the records of trials, and to `damage` what could not be read.
@@ -43,12 +78,13 @@ pub(super) fn all(
 /// When one cannot be read.
 pub(in crate::tree) fn of_bundles(
     tree: &Tree,
-    ledger: &Ledger,
+    (ledger, keys): (&Ledger, &Keys<'_>),
     records: &mut HashMap<u64, Record>,
     damage: &mut Damage,
 ) -> Result<()> {
-    for (bundle, damaged) in all(tree, ledger, None)? {
-        for (trial, record) in bundle.open(tree, ledger, None)?.1 {
+    let from = Bundles { tree, keys, ledger, index: None };
+    for (bundle, damaged) in all(from, damage)? {
+        for (trial, record) in bundle.open(from)?.1 {
             records.entry(trial).or_default().add(record);
         }
         damage.extend(damaged);
@@ -154,16 +190,12 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Reads a bundle; with `index`, only the lines that it does not have.
+    /// Reads a bundle; with an index, only the lines that it does not have.
     ///
     /// # Errors
     /// When the bundle cannot be read.
-    pub(super) fn read(
-        tree: &Tree,
-        ledger: &Ledger,
-        agent: &str,
-        index: Option<&Index>,
-    ) -> Result<(Self, Damage)> {
+    fn read(from: Bundles<'_>, agent: &str) -> Result<(Self, Damage)> {
+        let Bundles { tree, keys, ledger, index } = from;
         let path = tree.agent_file(agent, "jsonl");
         let gone = ledger.agents.get(agent).and_then(|agent| agent.gone.as_ref());
         // Lines after a fence do not count, whole or not.
@@ -176,9 +208,11 @@ impl Bundle {
             let is_same = size == head.length && changed.to_bits() == head.changed.to_bits();
             let may_be = is_same || (!index.looks_for_damage() && size >= head.length);
             let has_only_grown = || Mark::of(&file, head.length) == Some(head.mark);
-            (may_be && has_only_grown() && is_by(&kept, ledger, fence)).then_some(kept)
+            let is_its = || is_by(&kept, ledger, fence) && kept.fits(keys);
+            (may_be && has_only_grown() && is_its()).then_some(kept)
         });
         let mut source = Source::agent(agent, ledger);
+        let mut strangers = Strangers::new(Of::Agent(agent), keys);
         let (mut sequence, mut length) = (Sequence::default(), 0);
         if let Some(Kept { head, .. }) = &kept {
             source = Source::Agent { name: agent, who: head.who.clone(), ledger };
@@ -205,10 +239,10 @@ impl Bundle {
         let unended = line::each(&file, |Spot { at, len }, line| {
             let spot = Spot { at: from + at, len };
             length = spot.end();
-            let is_whole = !line.is_empty() && source.read(&mut lines, spot, line);
+            let read = source.read(&mut lines, &mut strangers, spot, line);
             match fence.is_none_or(|fence| spot.at < fence) && spot.len > 0 {
-                true if is_whole => sequence.whole(line),
-                true => sequence.damaged(),
+                true if read == Read::Damaged => sequence.damaged(),
+                true => sequence.whole(line),
                 false => {}
             }
             lines.pack(finish);
@@ -216,6 +250,7 @@ impl Bundle {
         let unended = unended.map_err(fault)?;
         let mut damage = Damage::default();
         damage.add(&bundle::name(agent), sequence.damaged);
+        damage.add_of(&bundle::name(agent), strangers.lines, strangers.first);
         end_damage(tree, agent, ledger, (length, unended), &mut damage);
         if noter.is_some() {
             lines.add_unnoted(finish);
@@ -231,10 +266,14 @@ impl Bundle {
             fresh,
             packed,
         };
-        let is_new = kept.as_ref().is_none_or(|kept| {
-            let many = n_fresh as u64 * SHARE >= all.trials.len() as u64;
-            n_fresh > 0 && (all.is_gone || many || (length - kept.head.length) * SHARE >= length)
-        });
+        // What was left out would be forgotten.
+        let is_whole = strangers.lines == 0;
+        let is_new = is_whole
+            && kept.as_ref().is_none_or(|kept| {
+                let many = n_fresh as u64 * SHARE >= all.trials.len() as u64;
+                n_fresh > 0
+                    && (all.is_gone || many || (length - kept.head.length) * SHARE >= length)
+            });
         if let Some(index) = index.filter(|index| is_new && index.may_grow() && length <= size)
             && let Source::Agent { who, .. } = source
             && let Some(mark) = Mark::of(&file, length)
@@ -270,19 +309,14 @@ impl Bundle {
     ///
     /// # Errors
     /// When the bundle has to be read again, and cannot be.
-    pub(super) fn open(
-        self,
-        tree: &Tree,
-        ledger: &Ledger,
-        index: Option<&Index>,
-    ) -> Result<(Opened, Vec<(u64, Record)>)> {
+    pub(super) fn open(self, from: Bundles<'_>) -> Result<(Opened, Vec<(u64, Record)>)> {
         let Self { agent, trials, mut fresh, packed, kept, is_gone } = self;
         fresh.extend(packed.records());
         drop(packed);
-        let entries = kept.and_then(|checksum| Entries::open(index?, &agent, checksum));
+        let entries = kept.and_then(|checksum| Entries::open(from.index?, &agent, checksum));
         // Another process has replaced it.
         if kept.is_some() && entries.is_none() {
-            fresh = Self::read(tree, ledger, &agent, None)?.0.fresh;
+            fresh = Self::read(from.without_index(), &agent)?.0.fresh;
             fresh.retain(|trial, _| trials.binary_search(trial).is_ok());
         }
         let fresh = in_order(fresh, is_gone);
@@ -320,8 +354,7 @@ impl Opened {
     /// When the bundle has to be read again, and cannot be.
     pub(super) fn each(
         &self,
-        tree: &Tree,
-        ledger: &Ledger,
+        from: Bundles<'_>,
         mut with: impl FnMut(&[Entry<'_>]),
     ) -> Result<Vec<(u64, Record)>> {
         let (mut given, mut pieces) = (None, self.entries.as_ref().map(Entries::pieces));
@@ -336,7 +369,7 @@ impl Opened {
                 }
                 Ok(None) => break,
                 Err(_) => {
-                    let mut rest = Bundle::read(tree, ledger, &self.agent, None)?.0.fresh;
+                    let mut rest = Bundle::read(from.without_index(), &self.agent)?.0.fresh;
                     rest.retain(|trial, _| {
                         let is_new = self.known.binary_search(trial).is_err();
                         let is_its = is_new && self.trials.binary_search(trial).is_ok();

@@ -100,6 +100,21 @@ impl ByTrial {
         self.whole.get(&trial)
     }
 
+    /// The trial with the highest number of those of which anything is recorded.
+    pub(crate) fn last(&self) -> Option<u64> {
+        let at_once = self.at_once.iter().rposition(|known| *known > 0).map(|at| at as u64);
+        let says_something =
+            |record: &Record| !record.attempts.is_empty() || record.skipped.is_some();
+        let whole = self.whole.iter().filter(|(_, record)| says_something(record));
+        whole.map(|(trial, _)| *trial).max().max(at_once)
+    }
+
+    /// How many entries of the ledger had been read at most when an attempt of those of which all is known began.
+    pub(crate) fn last_entry(&self) -> u64 {
+        let attempts = self.whole.values().flat_map(|record| &record.attempts);
+        attempts.map(|attempt| attempt.start.seq).max().unwrap_or(0)
+    }
+
     /// Whether a trial has a record.
     pub(crate) fn contains_key(&self, trial: &u64) -> bool {
         self.get(trial).is_some()

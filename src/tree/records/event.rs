@@ -8,6 +8,7 @@ use super::{Outcome, UNREAD, Usage};
 use crate::cause::Cause;
 use crate::host::process;
 use crate::plan::Resources;
+use crate::tree::keys::Key;
 use crate::tree::line;
 
 /// The beginning of an attempt, with its place and environment. What all attempts of an agent share stands in the first
@@ -65,6 +66,12 @@ pub struct Start {
     /// Whether the trial before it in its chain was done then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub behind: bool,
+    /// The key of the trial, by which a line in the record of another trial is noticed; absent in those of version 0.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Key>,
+    /// The run of the trial whose record it is; 0 in a bundle, and in records of version 0.1.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub run: u32,
 }
 
 impl Start {
@@ -288,6 +295,21 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "is_zero")]
         seq: u64,
     },
+}
+
+impl Event {
+    /// The number of the trial that it is about; `None` of the first line of a bundle.
+    pub(super) fn trial(&self) -> Option<u64> {
+        match self {
+            Self::Agent(_) => None,
+            Self::Start(Start { trial, .. })
+            | Self::End(End { trial, .. })
+            | Self::Decided(Decided { trial, .. })
+            | Self::Metrics { trial, .. }
+            | Self::Stop { trial, .. }
+            | Self::Skip { trial, .. } => Some(*trial),
+        }
+    }
 }
 
 /// The event of a sealed line. Its kind stands first in what this program writes: serde would keep all members in memory

@@ -18,9 +18,10 @@ use super::{ByTrial, Origin, Outcome, Record};
 use crate::host::derived::{Owner, Parts};
 use crate::host::{clock, disk};
 use crate::tree::Tree;
+use crate::tree::keys::Key;
 
 /// The first words of a file: its format, and the program that wrote it.
-const FORMAT: &str = concat!("hpcsweep index 10 ", env!("CARGO_PKG_VERSION"));
+const FORMAT: &str = concat!("hpcsweep index 11 ", env!("CARGO_PKG_VERSION"));
 
 /// Folders of records, of a thousand trials each, from which on a sweep has an index.
 const LEAST: usize = 5;
@@ -279,6 +280,8 @@ pub(super) struct Entry<'a> {
     pub(super) may_grow: bool,
     /// Whether it was done at once, and then how: see [`ByTrial::at_once`].
     pub(super) at_once: Option<u8>,
+    /// The key of the trial in the table when its files were read, if they name it.
+    pub(super) key: Option<Key>,
     packed: &'a [u8],
     pub(super) note: Option<&'a [u8]>,
     /// All of its bytes.
@@ -291,10 +294,11 @@ pub(super) fn entry<'a>(from: &mut In<'a>) -> Option<Entry<'a>> {
     let files = from.list(|from| Some((from.short()?, from.number()?, from.float()?)))?;
     let may_grow = from.flag()?;
     let at_once = from.byte()?.checked_sub(1);
+    let key = from.maybe(In::key)?;
     let packed = from.slice()?;
     let note = if from.flag()? { Some(from.slice()?) } else { None };
     let bytes = &whole[..whole.len() - from.0.len()];
-    Some(Entry { trial, files, may_grow, at_once, packed, note, bytes })
+    Some(Entry { trial, files, may_grow, at_once, key, packed, note, bytes })
 }
 
 impl Entry<'_> {
@@ -374,6 +378,8 @@ pub(super) fn packed(trial: u64, files: &[Stamp], record: &Record) -> Vec<u8> {
     out.byte(u8::from(!is_done));
     let at_once = ByTrial::at_once(trial, record);
     out.byte(at_once.map_or(0, |place| 1 + place));
+    let key = record.attempts.iter().find_map(|attempt| attempt.start.key);
+    out.maybe(key, Out::key);
     out.number(packed.len() as u64);
     entry.extend(packed);
     add_note(record.note.as_deref(), &mut entry);

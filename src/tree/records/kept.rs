@@ -9,6 +9,7 @@ use super::index::{self, Entry, Index};
 use super::{In, Out, Record, Who};
 use crate::host::derived::Parts;
 use crate::host::disk::Mark;
+use crate::tree::keys::{Key, Keys};
 use crate::tree::line::LONGEST;
 
 /// Bytes of entries that are in memory at once; more where a single entry is larger. Tests have pieces of few entries.
@@ -147,6 +148,8 @@ pub(super) struct Kept {
     entries: Entries,
     /// The trials, in order, and the places of their entries.
     places: Vec<(u64, u64)>,
+    /// The keys that entries have.
+    keys: Vec<(u64, Key)>,
     /// Whether every entry has a note.
     pub(super) is_noted: bool,
     pub(super) checksum: u32,
@@ -159,7 +162,7 @@ impl Kept {
         let head = Head::read(&mut In(first.strip_prefix(&*index.head_of_bundle(agent))?))?;
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&first);
-        let (mut places, mut is_noted) = (Vec::new(), true);
+        let (mut places, mut keys, mut is_noted) = (Vec::new(), Vec::new(), true);
         let (mut at, mut pieces) = (entries.at.start, entries.pieces());
         while let Some(piece) = pieces.next().ok()? {
             hasher.update(piece);
@@ -168,12 +171,18 @@ impl Kept {
                     return None;
                 }
                 places.push((entry.trial, at));
+                keys.extend(entry.key.map(|key| (entry.trial, key)));
                 is_noted &= entry.note.is_some();
                 at += entry.bytes.len() as u64;
             }
         }
         let is_whole = hasher.finalize() == checksum;
-        is_whole.then_some(Self { head, entries, places, is_noted, checksum })
+        is_whole.then_some(Self { head, entries, places, keys, is_noted, checksum })
+    }
+
+    /// Whether its entries are of the trials that the tables have.
+    pub(super) fn fits(&self, keys: &Keys<'_>) -> bool {
+        self.keys.iter().all(|(trial, key)| keys.fits(*trial, Some(*key)))
     }
 
     /// In order.

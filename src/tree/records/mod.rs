@@ -455,6 +455,7 @@ mod kept;
 mod origin;
 mod packed;
 mod read;
+mod strangers;
 mod usage;
 
 pub(super) use assemble::Source;
@@ -469,6 +470,7 @@ pub use usage::{EnergySource, GpuUsage, MemorySource, Usage, Used};
 
 pub use packed::unpacked;
 pub(crate) use packed::{In, Out};
+pub(super) use read::last_trial;
 pub use read::{all, file, lines_before, of_trial, of_workers, readable};
 pub(crate) use read::{briefly, gathered, indexed};
 

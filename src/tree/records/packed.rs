@@ -5,6 +5,7 @@ use super::{
     Attempt, Decided, End, EnergySource, GpuUsage, MemorySource, Outcome, Place, Record, Start,
     Usage,
 };
+use crate::tree::keys::Key;
 use crate::tree::line::Spot;
 
 /// Appends a record, without its note.
@@ -67,11 +68,15 @@ impl Out<'_> {
         self.0.extend(text.as_bytes());
     }
 
-    fn maybe<T>(&mut self, value: Option<T>, with: impl FnOnce(&mut Self, T)) {
+    pub(super) fn maybe<T>(&mut self, value: Option<T>, with: impl FnOnce(&mut Self, T)) {
         self.byte(u8::from(value.is_some()));
         if let Some(value) = value {
             with(self, value);
         }
+    }
+
+    pub(super) fn key(&mut self, key: Key) {
+        self.0.extend(key.number().to_le_bytes());
     }
 
     fn attempt(&mut self, attempt: &Attempt) {
@@ -138,6 +143,8 @@ impl Out<'_> {
             resources,
             unlearnt_mib,
             behind,
+            key,
+            run,
         } = start;
         self.number(*trial);
         self.number((*attempt).into());
@@ -159,6 +166,8 @@ impl Out<'_> {
         });
         self.number(*unlearnt_mib);
         self.byte(u8::from(*behind));
+        self.maybe(*key, Self::key);
+        self.number((*run).into());
     }
 
     fn end(&mut self, end: &End) {
@@ -315,7 +324,10 @@ impl<'a> In<'a> {
         self.str().map(str::to_owned)
     }
 
-    fn maybe<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+    pub(super) fn maybe<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<Option<T>> {
         if self.flag()? { read(self).map(Some) } else { Some(None) }
     }
 
@@ -343,6 +355,12 @@ impl<'a> In<'a> {
             3 => Outcome::Interrupted,
             _ => return None,
         })
+    }
+
+    pub(super) fn key(&mut self) -> Option<Key> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(Key::of_number(u64::from_le_bytes(*number)))
     }
 
     fn attempt(&mut self) -> Option<Attempt> {
@@ -400,6 +418,8 @@ impl<'a> In<'a> {
             resources: self.maybe(|from| serde_json::from_str(from.str()?).ok())?,
             unlearnt_mib: self.number()?,
             behind: self.flag()?,
+            key: self.maybe(Self::key)?,
+            run: self.short()?,
         })
     }
 

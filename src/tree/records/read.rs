@@ -3,22 +3,25 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use anyhow::Result;
 use rayon::prelude::*;
 
 use super::agents::{Agents, AtOnce};
+use super::assemble::Read;
 use super::by_trial::Part;
 use super::index::{self, Check, Index, Noter, Stamp};
+use super::strangers::{Of, Strangers};
 use super::{ByTrial, Origin, Record, Source};
 use crate::host::{disk, threads};
 use crate::tree::damage::{Damage, Writer};
+use crate::tree::keys::Keys;
 use crate::tree::ledger::Ledger;
 use crate::tree::line::{self, Sequence};
 use crate::tree::table::Which;
-use crate::tree::{Tree, bundle, shard};
+use crate::tree::{Tree, shard};
 
 /// Bytes of the largest record that is in memory as a whole while it is read.
 const SMALL: u64 = 1 << 20;
@@ -30,11 +33,13 @@ const SMALL: u64 = 1 << 20;
 pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
     let mut record = Record::default();
     let mut run = 1;
+    let keys = Keys::one(tree, trial);
     loop {
         let path = tree.record(trial, run);
         match disk::open_plain(&path) {
             Ok(file) => {
-                read_run(&mut record, run, BufReader::new(file), &path)?;
+                let strangers = Strangers::new(Of::Run(trial, run), &keys);
+                read_run(&mut record, strangers, BufReader::new(file), &path)?;
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => break,
             Err(_) if disk::is_special(&path) => {}
@@ -44,19 +49,24 @@ pub fn of_trial(tree: &Tree, trial: u64) -> Result<(Record, u32)> {
     }
     // Agents keep what they record together; asking for one trial of theirs is rare.
     let mut all = HashMap::from([(trial, record)]);
-    of_agents(tree, &mut all, &mut Damage::default())?;
+    of_agents(tree, &keys, &mut all, &mut Damage::default())?;
     Ok((all.remove(&trial).unwrap_or_default(), run))
 }
 
 /// What agents have recorded, where there were any.
-fn of_agents(tree: &Tree, records: &mut HashMap<u64, Record>, damage: &mut Damage) -> Result<()> {
+fn of_agents(
+    tree: &Tree,
+    keys: &Keys<'_>,
+    records: &mut HashMap<u64, Record>,
+    damage: &mut Damage,
+) -> Result<()> {
     if !tree.dir().join("agents").exists() {
         return Ok(());
     }
     // The ledger after the bundles could void what was read; before them, it is at most too kind to what
     // was written since, and the next look puts it right.
     let ledger = Ledger::read(tree)?;
-    bundle::readable(tree, &ledger, records, damage)
+    super::of_bundles(tree, (&ledger, keys), records, damage)
 }
 
 /// The records of all trials that have any. Folders are read in parallel.
@@ -72,8 +82,9 @@ pub fn all(tree: &Tree) -> Result<HashMap<u64, Record>> {
 /// # Errors
 /// As [`all`].
 pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Record>> {
-    let mut all = of_workers(tree, damage)?;
-    of_agents(tree, &mut all, damage)?;
+    let keys = Keys::all(tree)?;
+    let mut all = with_index(tree, &keys, None, damage)?;
+    of_agents(tree, &keys, &mut all, damage)?;
     Ok(all)
 }
 
@@ -97,8 +108,9 @@ fn all_with_index(
     index: Option<&Index>,
     damage: &mut Damage,
 ) -> Result<HashMap<u64, Record>> {
-    let mut all = with_index(tree, index, damage)?.into();
-    Agents { tree, index, at_once: AtOnce::Kept }.keep(&mut all, damage)?;
+    let keys = &Keys::all(tree)?;
+    let mut all = with_index(tree, keys, index, damage)?.into();
+    Agents { tree, keys, index, at_once: AtOnce::Kept }.keep(&mut all, damage)?;
     Ok(all.into_whole())
 }
 
@@ -122,6 +134,7 @@ fn briefly_with(
     whole: Which<'_>,
     damage: &mut Damage,
 ) -> Result<ByTrial> {
+    let keys = &Keys::all(tree)?;
     let (every, mut all) = (shards(tree)?, ByTrial::default());
     // What agents have recorded of a trial may come to what is in its record.
     let are_all = tree.dir().join("agents").exists();
@@ -130,10 +143,11 @@ fn briefly_with(
         part.split(&is_whole);
         part
     };
-    for part in of_shards(tree, index, (&every, every.len()), &is_whole, &make)? {
+    let from = Folders { tree, keys, index };
+    for part in from.shards((&every, every.len()), &is_whole, &make)? {
         part.given_to(&mut all, damage);
     }
-    Agents { tree, index, at_once: AtOnce::Unread(whole) }.keep(&mut all, damage)?;
+    Agents { tree, keys, index, at_once: AtOnce::Unread(whole) }.keep(&mut all, damage)?;
     Ok(all)
 }
 
@@ -142,7 +156,7 @@ fn briefly_with(
 /// # Errors
 /// As [`all`].
 pub fn of_workers(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Record>> {
-    with_index(tree, None, damage)
+    with_index(tree, &Keys::all(tree)?, None, damage)
 }
 
 /// As [`indexed`]. The trials that were done at once are not kept: `make` makes something of some of them, on any thread,
@@ -169,6 +183,7 @@ fn gathered_with<T: Sync, P: Send>(
     (make, take): (impl Fn(&T, Vec<(u64, Record)>) -> P + Sync, impl Fn(&mut T, P)),
     damage: &mut Damage,
 ) -> Result<ByTrial> {
+    let keys = &Keys::all(tree)?;
     let mut all = ByTrial::default();
     // What agents have recorded of a trial may come to what is in its record.
     let are_all = tree.dir().join("agents").exists();
@@ -181,30 +196,51 @@ fn gathered_with<T: Sync, P: Send>(
     for some in every.chunks(threads::cores() * 2) {
         let own = &*taker;
         let make = |part| split(own, part);
-        let parts = of_shards(tree, index, (some, every.len()), &|_| true, &make)?;
+        let from = Folders { tree, keys, index };
+        let parts = from.shards((some, every.len()), &|_| true, &make)?;
         for (part, made) in parts {
             part.given_to(&mut all, damage);
             take(taker, made);
         }
     }
-    let agents = Agents { tree, index, at_once: AtOnce::Taken };
+    let agents = Agents { tree, keys, index, at_once: AtOnce::Taken };
     agents.add(&mut all, damage, taker, (make, take))?;
     Ok(all)
 }
 
 fn with_index(
     tree: &Tree,
+    keys: &Keys<'_>,
     index: Option<&Index>,
     damage: &mut Damage,
 ) -> Result<HashMap<u64, Record>> {
     let shards = shards(tree)?;
-    let parts = of_shards(tree, index, (&shards, shards.len()), &|_| true, &|part| part)?;
+    let from = Folders { tree, keys, index };
+    let parts = from.shards((&shards, shards.len()), &|_| true, &|part| part)?;
     let mut all = HashMap::with_capacity(parts.iter().map(|part| part.records.len()).sum());
     for part in parts {
         all.extend(part.records);
         damage.extend(part.damage);
     }
     Ok(all)
+}
+
+/// The trial with the highest number of those that have a record of a worker, by the names of the files.
+///
+/// # Errors
+/// When a folder cannot be listed.
+pub(in crate::tree) fn last_trial(tree: &Tree) -> Result<Option<u64>> {
+    let root = tree.dir().join("records");
+    let mut shards = shards(tree)?;
+    // Numbers of seven digits have folders of their own.
+    shards.sort_by_key(|name| (name.len(), name.clone()));
+    for shard in shards.iter().rev() {
+        let last = run_files(&root.join(shard))?.last().map(|file| file.0);
+        if last.is_some() {
+            return Ok(last);
+        }
+    }
+    Ok(None)
 }
 
 /// The folders of records by name.
@@ -222,21 +258,27 @@ fn shards(tree: &Tree) -> Result<Vec<String>> {
     Ok(shards)
 }
 
-/// What `make` makes of some of the `count` folders; `whole` as in [`Reading`].
-fn of_shards<P: Send>(
-    tree: &Tree,
-    index: Option<&Index>,
-    (shards, count): (&[String], usize),
-    whole: Which<'_>,
-    make: &(impl Fn(Part) -> P + Sync),
-) -> Result<Vec<P>> {
-    let root = tree.dir().join("records");
-    let index = index.filter(|index| index.is_for(count));
-    let read = |shard: &String| {
-        let index = index.map(|index| (index, &**shard));
-        read_shard(tree, &root.join(shard), index, whole).map(make)
-    };
-    threads::in_parallel(|| shards.par_iter().map(read).collect())
+/// What records of workers are read from.
+#[derive(Clone, Copy)]
+struct Folders<'a> {
+    tree: &'a Tree,
+    keys: &'a Keys<'a>,
+    index: Option<&'a Index>,
+}
+
+impl Folders<'_> {
+    /// What `make` makes of some of the `count` folders; `whole` as in [`Reading`].
+    fn shards<P: Send>(
+        self,
+        (shards, count): (&[String], usize),
+        whole: Which<'_>,
+        make: &(impl Fn(Part) -> P + Sync),
+    ) -> Result<Vec<P>> {
+        let index = self.index.filter(|index| index.is_for(count));
+        let from = Folders { index, ..self };
+        let read = |shard: &String| from.shard(shard, whole).map(make);
+        threads::in_parallel(|| shards.par_iter().map(read).collect())
+    }
 }
 
 /// The file of a run: trial, run, and its name, if that is not the one which workers give it.
@@ -268,57 +310,68 @@ fn name_of((trial, run, name): &RunFile) -> Cow<'_, str> {
     }
 }
 
-/// Reads a folder; with `index`, which has the folder under a name, only the trials that it does not have.
-fn read_shard(
-    tree: &Tree,
-    dir: &Path,
-    index: Option<(&Index, &str)>,
-    whole: Which<'_>,
-) -> Result<Part> {
-    // Before it is listed: a file that is added since gives it another time.
-    let changed = index.and_then(|_| disk::stamp(dir).ok().flatten()).map_or(0.0, |(_, time)| time);
-    let known = index.map(|(index, name)| index.read(name, changed)).unwrap_or_default();
-    let is_kept = index.is_some_and(|(index, _)| index.may_grow());
-    let noter = index.and_then(|(index, _)| index.noter);
-    let (part, entries) = (Part::default(), Vec::new());
-    let (kept, fresh) = (0, 0);
-    let mut reading =
-        Reading { tree, dir, known: &known, is_kept, noter, whole, part, entries, kept, fresh };
-    let mut is_odd = false;
-    if known.is_whole {
-        for entry in known.entries() {
-            if !reading.passes(&entry) {
-                let files: Vec<RunFile> =
-                    entry.files().map(|(trial, run)| (trial, run, None)).collect();
-                reading.trial(&files, Some(entry))?;
+impl Folders<'_> {
+    /// Reads a folder; with `index`, only the trials that it does not have.
+    fn shard(self, name: &str, whole: Which<'_>) -> Result<Part> {
+        let Self { tree, keys, index } = self;
+        let dir = &*tree.dir().join("records").join(name);
+        // Before it is listed: a file that is added since gives it another time.
+        let changed =
+            index.and_then(|_| disk::stamp(dir).ok().flatten()).map_or(0.0, |(_, time)| time);
+        let known = index.map(|index| index.read(name, changed)).unwrap_or_default();
+        let is_kept = index.is_some_and(Index::may_grow);
+        let noter = index.and_then(|index| index.noter);
+        let (part, entries) = (Part::default(), Vec::new());
+        let (kept, fresh) = (0, 0);
+        let mut reading = Reading {
+            tree,
+            keys,
+            dir,
+            known: &known,
+            is_kept,
+            noter,
+            whole,
+            part,
+            entries,
+            kept,
+            fresh,
+        };
+        let mut is_odd = false;
+        if known.is_whole {
+            for entry in known.entries() {
+                if !keys.fits(entry.trial, entry.key) || !reading.passes(&entry) {
+                    let files: Vec<RunFile> =
+                        entry.files().map(|(trial, run)| (trial, run, None)).collect();
+                    reading.trial(&files, Some(entry))?;
+                }
+            }
+        } else {
+            let files = run_files(dir)?;
+            is_odd = files.iter().any(|file| file.2.is_some());
+            let mut old = known.entries().peekable();
+            for runs in files.chunk_by(|a, b| a.0 == b.0) {
+                let trial = runs[0].0;
+                while old.next_if(|entry| entry.trial < trial).is_some() {}
+                let entry = old.next_if(|entry| entry.trial == trial);
+                reading.trial(runs, entry)?;
             }
         }
-    } else {
-        let files = run_files(dir)?;
-        is_odd = files.iter().any(|file| file.2.is_some());
-        let mut old = known.entries().peekable();
-        for runs in files.chunk_by(|a, b| a.0 == b.0) {
-            let trial = runs[0].0;
-            while old.next_if(|entry| entry.trial < trial).is_some() {}
-            let entry = old.next_if(|entry| entry.trial == trial);
-            reading.trial(runs, entry)?;
+        let Reading { part, entries, kept, fresh, .. } = reading;
+        let listed = part.records.len() + part.at_once.len();
+        let counts = (fresh, kept, listed);
+        if let Some(index) = index.filter(|index| is_kept && index.is_due(&known, counts, changed))
+        {
+            let is_whole = fresh + kept == listed && !is_odd;
+            index.write(name, (changed, is_whole), &entries);
         }
+        Ok(part)
     }
-    let Reading { part, entries, kept, fresh, .. } = reading;
-    let listed = part.records.len() + part.at_once.len();
-    let counts = (fresh, kept, listed);
-    if let Some((index, name)) =
-        index.filter(|(index, _)| is_kept && index.is_due(&known, counts, changed))
-    {
-        let is_whole = fresh + kept == listed && !is_odd;
-        index.write(name, (changed, is_whole), &entries);
-    }
-    Ok(part)
 }
 
 /// A folder that is being read.
 struct Reading<'a> {
     tree: &'a Tree,
+    keys: &'a Keys<'a>,
     dir: &'a Path,
     known: &'a index::Known,
     /// Whether this process may write the index.
@@ -359,6 +412,7 @@ impl<'a> Reading<'a> {
     fn trial(&mut self, runs: &[RunFile], entry: Option<index::Entry<'a>>) -> Result<()> {
         let trial = runs[0].0;
         let names = runs.iter().map(|file| (file.1, || name_of(file)));
+        let entry = entry.filter(|entry| self.keys.fits(trial, entry.key));
         let entry = entry.filter(|entry| entry.is_of(names, self.dir, self.looks_at(entry)));
         if let Some((entry, place)) =
             entry.as_ref().filter(|_| !(self.whole)(trial)).and_then(|e| Some((e, e.at_once?)))
@@ -392,7 +446,7 @@ impl<'a> Reading<'a> {
 
     fn read(&mut self, trial: u64, runs: &[RunFile]) -> Result<Record> {
         let damage = &mut self.part.damage;
-        let (mut record, read) = read_trial(self.tree, self.dir, runs, damage)?;
+        let (mut record, read) = read_trial((self.tree, self.keys), self.dir, runs, damage)?;
         if let Some((stamps, bytes)) = read.filter(|_| self.is_kept) {
             let noter = self.noter.filter(|_| index::has_ended(&record));
             let from = Origin::Runs(self.tree, &bytes);
@@ -411,7 +465,7 @@ type Whole = (Vec<Stamp>, Vec<(u32, Vec<u8>)>);
 
 /// The record of a trial, and the files that it was read from, if nothing of them is damaged.
 fn read_trial(
-    tree: &Tree,
+    (tree, keys): (&Tree, &Keys<'_>),
     dir: &Path,
     runs: &[RunFile],
     damage: &mut Damage,
@@ -420,6 +474,7 @@ fn read_trial(
     let mut whole = Some((Vec::with_capacity(runs.len()), Vec::with_capacity(runs.len())));
     // The runs before the one that is read: lines, and the last file.
     let mut before = (0, String::new());
+    let mut is_before_whole = true;
     for of_run in runs {
         let (trial, run) = (of_run.0, of_run.1);
         let path = dir.join(&*name_of(of_run));
@@ -434,27 +489,32 @@ fn read_trial(
             opened => opened?,
         };
         let mut bytes = Vec::new();
+        let strangers = Strangers::new(Of::Run(trial, run), keys);
         let read = if size <= SMALL {
             bytes.reserve_exact(size as usize + 1);
             (&file).read_to_end(&mut bytes).map_err(|e| disk::fault("read", &path, &e))?;
-            read_run(&mut record, run, &*bytes, &path)?
+            read_run(&mut record, strangers, &*bytes, &path)?
         } else {
-            read_run(&mut record, run, BufReader::with_capacity(1 << 16, file), &path)?
+            read_run(&mut record, strangers, BufReader::with_capacity(1 << 16, file), &path)?
         };
         let file = self::file(trial, run);
         damage.add(&file, read.lines.damaged);
+        damage.add_of(&file, read.strangers, read.of);
         // Lines that existed when this run began, and are missing now.
         let (lines, earlier) = before;
         let last = if earlier.is_empty() { self::file(trial, run - 1) } else { earlier };
         let missing = read.lines.earlier.saturating_sub(lines);
-        damage.add(&last, missing);
+        // Of lines of another trial, more need not be said.
+        damage.add(&last, if is_before_whole { missing } else { 0 });
+        is_before_whole = read.strangers == 0;
         before = (lines + read.lines.lines, file.clone());
         // A worker that was killed before it wrote a line has made no log either.
-        let is_empty = read.lines.lines == 0;
+        let is_empty = read.lines.lines + read.strangers == 0;
         if read.is_unended || (is_empty && tree.log(trial, run).exists()) {
             damage.add_unended(tree, &file, Writer::Trial(trial));
         }
-        let is_whole = read.lines.damaged + missing == 0 && !read.is_unended && !is_empty;
+        let is_whole =
+            read.lines.damaged + missing + read.strangers == 0 && !read.is_unended && !is_empty;
         match &mut whole {
             Some((stamps, all)) if is_whole => {
                 stamps.push((run, read.size, time));
@@ -477,12 +537,14 @@ pub fn file(trial: u64, run: u32) -> String {
 /// When a file exists but cannot be read.
 pub fn lines_before(tree: &Tree, trial: u64, run: u32) -> Result<u64> {
     let mut lines = 0;
+    let keys = Keys::one(tree, trial);
     for earlier in 1..run {
         let path = tree.record(trial, earlier);
         match disk::open_plain(&path) {
             Ok(file) => {
                 let file = BufReader::new(file);
-                lines += read_run(&mut Record::default(), earlier, file, &path)?.lines.lines;
+                let strangers = Strangers::new(Of::Run(trial, earlier), &keys);
+                lines += read_run(&mut Record::default(), strangers, file, &path)?.lines.lines;
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(_) if disk::is_special(&path) => {}
@@ -499,22 +561,31 @@ struct OfRun {
     is_unended: bool,
     /// Bytes of its lines.
     size: u64,
+    /// Lines of another trial or run, and in words of which: they are no lines of this one.
+    strangers: u64,
+    of: Option<String>,
 }
 
-fn read_run(record: &mut Record, run: u32, file: impl BufRead, path: &Path) -> Result<OfRun> {
+fn read_run(
+    record: &mut Record,
+    mut strangers: Strangers<'_>,
+    file: impl BufRead,
+    path: &Path,
+) -> Result<OfRun> {
     let mut lines = Sequence::default();
-    let mut source = Source::Run(run);
+    let mut source = Source::Run(strangers.run());
     let mut size = 0;
     let unended = line::each_in(file, |spot, line| {
         size = spot.end();
-        if !line.is_empty() && source.read(record, spot, line) {
-            lines.whole(line);
-        } else if spot.len > 0 {
-            lines.damaged();
+        match source.read(record, &mut strangers, spot, line) {
+            Read::Whole => lines.whole(line),
+            Read::Damaged if spot.len > 0 => lines.damaged(),
+            Read::Damaged | Read::Stranger => {}
         }
     });
     let is_unended = unended.map_err(|e| disk::fault("read", path, &e))?;
-    Ok(OfRun { lines, is_unended, size })
+    let Strangers { lines: n, first: of, .. } = strangers;
+    Ok(OfRun { lines, is_unended, size, strangers: n, of })
 }
 
 #[cfg(test)]

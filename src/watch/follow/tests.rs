@@ -225,7 +225,7 @@ fn a_bundle_without_an_end_of_line_is_read_a_piece_at_a_time_and_no_further_than
     // The first piece but one byte was read twice.
     assert!((line::LONGEST..=line::LONGEST + size + CHUNK).contains(&cost.bytes), "{cost:?}");
     let damage = watcher.frame(clock::now()).damage;
-    let damaged = Damaged { file: "agents/a/a.jsonl".to_owned(), lines: 1 };
+    let damaged = Damaged::new("agents/a/a.jsonl", 1);
     assert!(damage.contains(&damaged), "{damage:?}");
     assert_eq!(look(&mut watcher).1, Cost::default());
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod damage;
+mod identity;
 mod kill;
 mod kinds;
 mod memory;

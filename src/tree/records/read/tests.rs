@@ -104,7 +104,8 @@ impl Sweep {
     /// Everything that is read, as text.
     fn seen(&self, index: Option<&Index>) -> String {
         let mut damage = Damage::default();
-        let records = with_index(&self.tree, index, &mut damage).unwrap();
+        let records =
+            with_index(&self.tree, &Keys::all(&self.tree).unwrap(), index, &mut damage).unwrap();
         let mut records: Vec<_> = records.into_iter().collect();
         for (_, record) in &mut records {
             let note = record.note.take();
@@ -127,7 +128,9 @@ impl Sweep {
         let mut damage = Damage::default();
         let records = match briefly {
             true => briefly_with(&self.tree, index, &|trial| trial == 1, &mut damage).unwrap(),
-            false => with_index(&self.tree, index, &mut damage).unwrap().into(),
+            false => with_index(&self.tree, &Keys::all(&self.tree).unwrap(), index, &mut damage)
+                .unwrap()
+                .into(),
         };
         let stand = |record: &Record| {
             let first = record.attempts.first().is_some_and(|attempt| attempt.start.behind);
@@ -304,7 +307,13 @@ fn a_trial_that_is_done_is_read_once() {
     assert_eq!(sweep.seen(Some(&sweep.index(Check::Changes))), before);
     // What was noted of their metric lines stays.
     let index = sweep.index(Check::Changes);
-    let notes = with_index(&sweep.tree, Some(&index), &mut Damage::default()).unwrap();
+    let notes = with_index(
+        &sweep.tree,
+        &Keys::all(&sweep.tree).unwrap(),
+        Some(&index),
+        &mut Damage::default(),
+    )
+    .unwrap();
     assert!(notes.values().all(|record| record.note.is_some()), "{notes:?}");
     // A reader of metric lines notices.
     let noticed = sweep.seen(Some(&sweep.index(Check::Damage)));
@@ -361,7 +370,13 @@ fn a_note_is_of_the_same_lines_whether_a_record_is_in_memory_or_not() {
     }
     let mut index = sweep.index(Check::Changes);
     index.noter = Some(rows);
-    let records = with_index(&sweep.tree, Some(&index), &mut Damage::default()).unwrap();
+    let records = with_index(
+        &sweep.tree,
+        &Keys::all(&sweep.tree).unwrap(),
+        Some(&index),
+        &mut Damage::default(),
+    )
+    .unwrap();
     for record in records.values() {
         let lines = record.attempts.iter().map(|attempt| attempt.metrics.len());
         assert_eq!(lines.collect::<HashSet<_>>(), HashSet::from([1]));

@@ -34,7 +34,13 @@ impl Sweep {
         let tree = Tree::at(dir.path());
         ledger::prepare(&tree).unwrap();
         let ledger = Ledger::default();
-        Self { _dir: dir, tree, ledger, lines: [0; 3], open: Default::default(), later: 0 }
+        let mut own =
+            Self { _dir: dir, tree, ledger, lines: [0; 3], open: Default::default(), later: 0 };
+        for agent in AGENTS.map(str::to_owned) {
+            let (nonce, host, slots) = (agent.clone(), "n".to_owned(), 1);
+            own.claim(&ledger::Entry::Join { agent, nonce, host, slots, cores: vec![], job: None });
+        }
+        own
     }
 
     fn path(&self, agent: usize) -> PathBuf {
@@ -370,18 +376,20 @@ fn entries_that_cannot_be_read_any_more_come_from_the_bundle() {
     }
     let index = sweep.index(Check::Changes);
     drop(sweep.seen(Some(&index)));
-    let bundles = || records::bundles::all(&sweep.tree, &sweep.ledger, Some(&index)).unwrap();
+    let (tree, ledger, keys) = (&sweep.tree, &sweep.ledger, &Keys::all(&sweep.tree).unwrap());
+    let from = records::bundles::Bundles { tree, keys, ledger, index: Some(&index) };
+    let bundles = || records::bundles::all(from, &mut Damage::default()).unwrap();
     let path = sweep.tree.dir().join("index/agents").join(AGENTS[0]);
     let whole = fs::read(&path).unwrap();
     // As an open file of a shared disk, which another host has replaced: it ends somewhere.
     for end in (0..whole.len() as u64).step_by(100) {
         let (bundle, _) = bundles().remove(0);
-        let (opened, fresh) = bundle.open(&sweep.tree, &sweep.ledger, Some(&index)).unwrap();
+        let (opened, fresh) = bundle.open(from).unwrap();
         assert_eq!(fresh.len(), 0);
         File::options().write(true).open(&path).unwrap().set_len(end).unwrap();
         let mut trials = Vec::new();
         let add = |all: &[Entry<'_>]| trials.extend(all.iter().map(|entry| entry.trial));
-        let rest = opened.each(&sweep.tree, &sweep.ledger, add).unwrap();
+        let rest = opened.each(from, add).unwrap();
         trials.extend(rest.iter().map(|(trial, _)| *trial));
         assert_eq!(trials, (0..40).collect::<Vec<u64>>(), "{end}");
         fs::write(&path, &whole).unwrap();
