@@ -10,7 +10,7 @@ use crate::standing::Standing;
 use crate::status::Status;
 use crate::tree::code;
 use crate::tree::records::{Attempt, End, Record, Usage};
-use crate::usage;
+use crate::tree::requests::{Asker, Requests};
 
 const ASKED: &str = "submission";
 
@@ -109,11 +109,12 @@ impl Attempts {
     /// When a tree cannot be read, and what `with` returns.
     pub(super) fn each(&self, with: &mut dyn FnMut(Cells) -> Result<()>) -> Result<()> {
         for status in &self.sweeps {
-            let requests = usage::Requests::of(&status.tree)?;
+            let requests = Requests::of(&status.tree)?;
             for (row, standing) in status.trials() {
                 let Some(record) = status.records.get(&row.id) else { continue };
                 for (place, attempt) in record.attempts.iter().enumerate() {
-                    let asked = requests.request((row.id, row.resources.as_deref()), attempt);
+                    let asked = requests.of_attempt(Asker::from(row), attempt);
+                    let asked = asked.map(|request| request.resources);
                     let mut cells = Cells::default();
                     let mut first = 0;
                     if self.are_of_several() {

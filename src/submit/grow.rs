@@ -570,10 +570,8 @@ pub(crate) fn resources_of(
     if let Some(own) = &row.resources {
         return Arc::new((**own).clone());
     }
-    let first = heads.iter().rfind(|h| h.first <= row.id).map_or(0, |h| h.first);
-    let of_head =
-        || heads.iter().find(|h| h.first == first).map(|h| h.resources.clone()).unwrap_or_default();
-    Arc::clone(shared.entry(first).or_insert_with(|| Arc::new(of_head())))
+    let Some(head) = heads.iter().rfind(|head| head.first <= row.id) else { return Arc::default() };
+    Arc::clone(shared.entry(head.first).or_insert_with(|| Arc::new(head.resources.clone())))
 }
 
 /// The effect of a failure on the rest of a chain, as the sweep's last plan says.

@@ -297,11 +297,25 @@ pub(crate) fn newest_of<'d>(
     trial: u64,
 ) -> Result<Option<&'d Deck>> {
     for deck in decks.iter().rev() {
-        if numbers::some(&file(tree, deck.deck, "map"), 0, deck.trials)?.contains(&trial) {
+        if trials(tree, deck)?.contains(&trial) {
             return Ok(Some(deck));
         }
     }
     Ok(None)
+}
+
+/// The trials of a deck, unit after unit.
+fn trials(tree: &Tree, deck: &Deck) -> Result<Vec<u64>> {
+    numbers::some(&file(tree, deck.deck, "map"), 0, deck.trials)
+}
+
+/// All decks of a sweep with their trials.
+///
+/// # Errors
+/// When one cannot be read.
+pub(crate) fn with_trials(tree: &Tree) -> Result<Vec<(Deck, Vec<u64>)>> {
+    let listed = |deck: Deck| trials(tree, &deck).map(|trials| (deck, trials));
+    read(tree)?.into_iter().map(listed).collect()
 }
 
 /// The trials of `count` units from `from` on, in order.

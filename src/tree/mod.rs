@@ -19,6 +19,7 @@ pub(crate) mod numbers;
 mod opening;
 mod plan;
 pub mod records;
+pub(crate) mod requests;
 pub(crate) mod rulings;
 pub(crate) mod shard;
 pub mod table;

@@ -56,6 +56,13 @@ pub struct Head {
     pub plan_crc: Option<u32>,
 }
 
+impl Head {
+    /// What one of its trials asks for.
+    pub(crate) fn asks<'r>(&'r self, row: &'r Row) -> &'r Resources {
+        row.resources.as_deref().unwrap_or(&self.resources)
+    }
+}
+
 /// One trial of the table.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "Line")]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::plan::Resources;
 use crate::units;
 
-pub(crate) use read::{Ended, Requests, Taken};
+pub(crate) use read::{Ended, Taken};
 
 /// An attempt that has ended; the duration of one that has recorded no end is 0.
 #[derive(Debug, Clone)]

@@ -7,102 +7,13 @@ use anyhow::Result;
 
 use super::{Attempt, Ending, More};
 use crate::cause::Cause;
-use crate::idset::IdSet;
 use crate::plan::Resources;
 use crate::status::{Status, Taker};
 use crate::tree::Tree;
-use crate::tree::damage::Damage;
-use crate::tree::journal::Journal;
 use crate::tree::records::index::Noter;
-use crate::tree::records::{self, Outcome, Record, array_of};
-use crate::tree::table::{self, Head, Row};
-use crate::tree::waves;
-
-/// What the trials of a sweep asked for.
-pub(crate) struct Requests {
-    heads: Vec<Head>,
-    /// By the job of an array: the request of each link of an element.
-    jobs: HashMap<String, Vec<Resources>>,
-    /// What a trial of a job would have asked for as memory, MiB, if nothing had been learnt.
-    first: HashMap<(String, u64), u64>,
-    /// The link of a trial, in arrays whose elements have several.
-    links: HashMap<(String, u64), usize>,
-}
-
-impl Requests {
-    /// Reads the requests of a sweep.
-    ///
-    /// # Errors
-    /// When a file cannot be read.
-    pub(crate) fn of(tree: &Tree) -> Result<Self> {
-        // What is damaged, the status has said.
-        let mut damage = Damage::default();
-        let journal = Journal::readable(tree, &mut damage)?;
-        let (mut jobs, mut links, mut first) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let waves = match journal.had_jobs() {
-            false => Vec::new(),
-            true => waves::readable(tree, &mut damage)?,
-        };
-        for (wave, array, map) in
-            waves.iter().flat_map(|(wave, map)| wave.arrays.iter().map(move |a| (wave, a, map)))
-        {
-            let Some(job) = journal.job_anywhere(array.array).map(array_of) else { continue };
-            let Some(requests) = array.requests().filter(|_| array.pilot.is_none()) else {
-                continue;
-            };
-            if array.links > 1 {
-                let places = array.places(map);
-                links.extend(places.map(|(_, link, trial)| ((job.clone(), trial), link as usize)));
-            }
-            for learnt in wave.learnt.iter().filter(|learnt| learnt.memory_mib.is_some()) {
-                let ids = IdSet::of_numbers(&learnt.trials).unwrap_or_default();
-                let is_own = |trial: &&u64| ids.has(**trial);
-                let own = array.trials(map).iter().filter(is_own);
-                let memory = learnt.memory_mib.unwrap_or_default();
-                first.extend(own.map(|trial| ((job.clone(), *trial), memory)));
-            }
-            jobs.insert(job, requests);
-        }
-        Ok(Self { heads: table::heads(tree)?, jobs, first, links })
-    }
-
-    /// What it would have asked for as memory, if that was learnt.
-    fn first(&self, trial: u64, attempt: &records::Attempt) -> Option<u64> {
-        if attempt.start.unlearnt_mib > 0 {
-            return Some(attempt.start.unlearnt_mib);
-        }
-        if self.first.is_empty() {
-            return None;
-        }
-        let job = array_of(attempt.start.job.as_deref()?);
-        self.first.get(&(job, trial)).copied()
-    }
-
-    /// What an attempt asked for: by its own record, otherwise as its job was submitted, otherwise by the table, which may have
-    /// an `own` request of the trial.
-    pub(crate) fn request<'r>(
-        &'r self,
-        (trial, own): (u64, Option<&'r Resources>),
-        attempt: &'r records::Attempt,
-    ) -> Option<&'r Resources> {
-        let of_job = || {
-            let job = array_of(attempt.start.job.as_deref()?);
-            let requests = self.jobs.get(&job)?;
-            let link = match requests.len() {
-                1 => 0,
-                _ => *self.links.get(&(job, trial))?,
-            };
-            requests.get(link)
-        };
-        let by_table = || self.by_table(trial, own);
-        attempt.start.resources.as_deref().or_else(of_job).or_else(by_table)
-    }
-
-    fn by_table<'r>(&'r self, trial: u64, own: Option<&'r Resources>) -> Option<&'r Resources> {
-        let head = self.heads.iter().rfind(|head| head.first <= trial)?;
-        Some(own.unwrap_or(&head.resources))
-    }
-}
+use crate::tree::records::{self, Outcome, Record};
+use crate::tree::requests::{Asker, Requests};
+use crate::tree::table::{self, Row};
 
 /// Some attempts, of which equal requests are one.
 #[derive(Default)]
@@ -129,12 +40,12 @@ impl Ended {
     fn add(
         &mut self,
         requests: &Requests,
-        (trial, own): (u64, Option<&Resources>),
+        asker: Asker<'_>,
         record: &Record,
         cause: Option<Cause>,
     ) {
         for attempt in &record.attempts {
-            let Some(request) = requests.request((trial, own), attempt) else { continue };
+            let Some(request) = requests.of_attempt(asker, attempt) else { continue };
             let ending = attempt.end.as_ref().map_or(cause, |end| end.cause);
             let ending = match (attempt.outcome(), ending) {
                 // Also of a trial that is done, which went on without a process that the kernel killed.
@@ -144,9 +55,9 @@ impl Ended {
                 _ => Ending::Other,
             };
             if ending != Ending::Other || attempt.end.is_some() {
-                let request = self.shared(request);
-                let first = requests.first(trial, attempt);
-                self.all.push(measured((trial, request), ending, attempt, first));
+                let shared = self.shared(request.resources);
+                let first = request.unlearnt_mib;
+                self.all.push(measured((asker.trial, shared), ending, attempt, first));
             }
         }
     }
@@ -177,7 +88,7 @@ impl Taken {
         for (row, standing) in status.trials() {
             let Some(record) = status.records.whole(row.id) else { continue };
             let own = row.resources.as_deref().or_else(|| own.get(&row.id).map(|own| &**own));
-            ended.add(&requests, (row.id, own), record, standing.cause);
+            ended.add(&requests, Asker { trial: row.id, own }, record, standing.cause);
         }
         ended.all.sort_by_key(|attempt| attempt.trial);
         ended.all
@@ -201,7 +112,7 @@ impl Taker for Taken {
         for (trial, record) in records {
             if table::place_of(rows, *trial).is_some() {
                 let own = self.own.get(trial).map(|own| &**own);
-                ended.add(&self.requests, (*trial, own), record, None);
+                ended.add(&self.requests, Asker { trial: *trial, own }, record, None);
             }
         }
         ended

@@ -123,8 +123,7 @@ impl Job {
 
     /// What the trial asks for, where that is not what the table has for it.
     pub(crate) fn own_resources(&self) -> Option<Resources> {
-        let by_table = self.row.resources.as_deref().unwrap_or(&self.head.resources);
-        (self.resources != *by_table).then(|| self.resources.clone())
+        (self.resources != *self.head.asks(&self.row)).then(|| self.resources.clone())
     }
 
     /// How often the trial is tried, by the plan as it is now.
@@ -164,8 +163,7 @@ pub fn run(request: &Request, vars: Vars, told: Option<hooks::Told<'_>>) -> Resu
     let trial = which(&tree, &request.which, &vars)?;
     let (head, row) = table::find(&tree, trial)?;
     head.run.refuse_function(|| tree.author())?;
-    let by_table = || row.resources.as_deref().cloned().unwrap_or_else(|| head.resources.clone());
-    let resources = request.resources.clone().unwrap_or_else(by_table);
+    let resources = request.resources.clone().unwrap_or_else(|| head.asks(&row).clone());
     let job_id = scheduler::job::id(&vars);
     // Bare PMIx does not say how many ranks there are; the plan does.
     let world = rank.world_size.unwrap_or(resources.ranks);

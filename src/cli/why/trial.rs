@@ -11,7 +11,6 @@ use super::places::{self, in_arrays};
 use crate::cause::Cause;
 use crate::cli::logs::output::{self, Output};
 use crate::host::{Vars, clock, disk};
-use crate::idset::IdSet;
 use crate::plan::Resources;
 use crate::scheduler::calls::Calls;
 use crate::scheduler::{self, Scheduler};
@@ -23,10 +22,11 @@ use crate::submit::Source;
 use crate::submit::arrays::wave::Waves;
 use crate::tree::code::{self, Code};
 use crate::tree::damage::{self, Damaged};
+use crate::tree::deck;
 use crate::tree::journal::Journal;
-use crate::tree::records::{Attempt, Record, Start};
+use crate::tree::records::{Attempt, Record};
+use crate::tree::requests::{Asker, Newest, Requests};
 use crate::tree::table::{self, Row};
-use crate::tree::waves::Learnt;
 use crate::units;
 use crate::words::{count, duration};
 
@@ -38,6 +38,7 @@ pub(super) struct Facts<'a> {
     status: &'a Status,
     journal: Journal,
     waves: Waves,
+    newest: Newest,
     scheduler: Box<dyn Scheduler>,
     whom: Option<(&'a Site, &'a Vars)>,
     /// The plan's file, and the places of trials in it.
@@ -124,6 +125,10 @@ impl<'a> Facts<'a> {
     ) -> Result<Self> {
         let journal = Journal::read(&status.tree)?;
         let waves = Waves::read(&status.tree)?;
+        // The status reports a damaged deck.
+        let decks = deck::with_trials(&status.tree).unwrap_or_default();
+        let requests = Requests::new(&status.tree, &journal, waves.arrays())?;
+        let newest = requests.newest(&decks, trials);
         let scheduler = scheduler::of_sweep(&journal);
         let rows = trials.iter().filter_map(|trial| table::row_of(&status.rows, *trial));
         let rows: Vec<&Row> = rows.collect();
@@ -135,7 +140,7 @@ impl<'a> Facts<'a> {
             };
             Some((disk::named(file), places))
         });
-        Ok(Self { status, journal, waves, scheduler, whom, plan })
+        Ok(Self { status, journal, waves, newest, scheduler, whom, plan })
     }
 
     /// The damaged files of the sweep, without the records of other trials.
@@ -167,8 +172,8 @@ impl<'a> Facts<'a> {
         let record = status.records.get(&trial).unwrap_or(&none);
         let decisive = record.decisive();
         let is_waiting = matches!(standing.state, State::Queued | State::Other(_));
-        let given = record.attempts.last().map(|last| &last.start).filter(|_| !is_waiting);
-        let asked = self.asked(row, given)?;
+        let Some(request) = self.newest.of(Asker::from(row), record) else { return Ok(None) };
+        let asked = request.resources.clone();
         let progress = match decisive {
             Some(attempt) => Progress::of(&status.tree, attempt, &row.params)?,
             None => None,
@@ -212,7 +217,7 @@ impl<'a> Facts<'a> {
             code: status.code.code(trial),
             attempts,
             asked,
-            learnt: self.learnt(trial),
+            learnt: request.learnt.map(str::to_owned),
             progress: progress.as_ref().map(Progress::words),
             enough,
             waiting: match standing.state {
@@ -236,35 +241,6 @@ impl<'a> Facts<'a> {
         match is_of_agents {
             true => record.left().map(str::to_owned),
             false => self.journal.left(trial, Some(record)).map(str::to_owned),
-        }
-    }
-
-    /// From what its request was learnt, if that of its last submission was.
-    fn learnt(&self, trial: u64) -> Option<String> {
-        let (array, _) = in_arrays(&self.waves, trial)?;
-        let mut waves = self.waves.all.iter();
-        let wave = waves.find(|wave| wave.arrays.iter().any(|own| own.array == array))?;
-        let trial = u32::try_from(trial).ok()?;
-        let has = |learnt: &&Learnt| {
-            IdSet::of_numbers(&learnt.trials).is_ok_and(|trials| trials.contains(trial))
-        };
-        wave.learnt.iter().find(has).map(|learnt| learnt.why.clone())
-    }
-
-    /// What it asks for: as its last attempt was given outside of jobs, as it was submitted last, or as the table has it.
-    fn asked(&self, row: &Row, given: Option<&Start>) -> Result<Resources> {
-        let outside = given.filter(|start| start.job.is_none());
-        if let Some(own) = outside.and_then(|start| start.resources.as_deref()) {
-            return Ok(own.clone());
-        }
-        let own = in_arrays(&self.waves, row.id).map(|(array, _)| array);
-        let of_array = self.waves.arrays().find(|(_, array, _)| Some(array.array) == own);
-        if let Some((_, array, _)) = of_array {
-            return Ok(array.resources.clone());
-        }
-        match row.resources.as_deref() {
-            Some(own) => Ok(own.clone()),
-            None => Ok(table::find(&self.status.tree, row.id)?.0.resources),
         }
     }
 

@@ -459,8 +459,7 @@ impl<P: Place, T: FnMut(News<'_>)> Agent<P, T> {
         let request = self.lifecycle.request(&row, times)?;
         let request = &*request;
         let asked_mib = request.memory_mib.unwrap_or(0);
-        let by_table = row.resources.as_deref().unwrap_or(&head.resources);
-        let own = (request != by_table).then(|| Box::new(request.clone()));
+        let own = (request != head.asks(&row)).then(|| Box::new(request.clone()));
         let unlearnt_mib = self.lifecycle.unlearnt_mib(&row)?;
         let may_end = request.walltime_s.is_some() || membership.settings().repeatable;
         let until = self.lifecycle.until();

@@ -11,6 +11,7 @@ mod plot;
 mod recorded;
 mod report;
 mod report_serve;
+mod requests;
 mod soundness;
 mod status;
 #[cfg(feature = "tables")]
