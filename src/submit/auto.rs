@@ -12,7 +12,7 @@ use crate::host::clock;
 use crate::idset::IdSet;
 use crate::plan::{OnFailure, Resources, Retry};
 use crate::scheduler::Facts;
-use crate::standing::State;
+use crate::standing::{Standing, State};
 use crate::status::Status;
 use crate::status::hooks;
 use crate::status::progress::{self, Progress};
@@ -20,8 +20,10 @@ use crate::submit::again::{self, Again};
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{self, Diff};
 use crate::tree::Tree;
+use crate::tree::deck;
 use crate::tree::journal::{Decision, Entry, Journal};
 use crate::tree::records::{self, Attempt, Decided as OfAgent, Outcome, Record};
+use crate::tree::requests::{Asker, Requests};
 use crate::tree::rulings::Rulings;
 use crate::tree::table::{self, Row};
 
@@ -87,10 +89,10 @@ pub(crate) fn of_sweep(
         open.map(|(row, _)| row.id).filter(|trial| asked.contains_key(trial)).collect();
     let open = open_trials.iter().filter_map(|trial| Some(asked.get(trial)?.0)).collect();
     let submissions = submissions(waves, journal);
-    let used = core_hours(status, &asked, diff);
-    let is_spent = retry.budget.is_some_and(|budget| used >= budget);
+    let requests = Requests::new(&status.tree, journal, waves.arrays())?;
+    let is_spent = retry.budget.is_some_and(|budget| core_hours(status, &requests) >= budget);
     let ground = Ground::Jobs { excludes: facts.excludes };
-    let mut requests: HashMap<u64, Resources> = HashMap::new();
+    let mut again: HashMap<u64, Resources> = HashMap::new();
     let mut doubtful: HashMap<u64, u32> = HashMap::new();
     let mut judged: BTreeMap<(bool, bool, String), Vec<u64>> = BTreeMap::new();
     let mut answers: HashMap<Resources, Option<String>> = HashMap::new();
@@ -108,12 +110,14 @@ pub(crate) fn of_sweep(
                 None => !journal.has_settled(row.id, status.records.get(&row.id)),
             }
     });
-    for (row, standing) in bad.filter(|_| retry.auto) {
+    let bad: Vec<(&Row, &Standing)> = bad.filter(|_| retry.auto).collect();
+    let trials = bad.iter().map(|(row, _)| row.id).collect();
+    let newest = requests.newest(&deck::with_trials(&status.tree)?, &trials);
+    let none = Record::default();
+    for (row, standing) in bad {
         let record = status.records.get(&row.id);
-        let given = record.and_then(Record::decisive).and_then(|a| a.start.resources.as_deref());
-        let of_array = asked.get(&row.id).map(|(_, request)| request);
-        let by_plan = || diff.request(row.id).map(AsRef::as_ref);
-        let Some(asked) = of_array.or(given).or_else(by_plan) else { continue };
+        let request = newest.of(Asker::from(row), record.unwrap_or(&none));
+        let Some(asked) = request.map(|request| request.resources) else { continue };
         // A repeat that was decided and never submitted, because its feeder was killed, is none.
         let submitted = submissions.get(&row.id).copied().unwrap_or(0);
         let repeats = repeats(journal.rulings.get(&row.id), record, submitted);
@@ -138,7 +142,7 @@ pub(crate) fn of_sweep(
                 continue;
             }
             Ruling::Again { request, counts, why, .. } => {
-                requests.insert(row.id, request);
+                again.insert(row.id, request);
                 (true, counts, why)
             }
             Ruling::Left(why)
@@ -151,14 +155,14 @@ pub(crate) fn of_sweep(
         };
         judged.entry(key).or_default().push(row.id);
     }
-    let wanted: BTreeSet<u64> = requests.keys().copied().collect();
+    let wanted: BTreeSet<u64> = again.keys().copied().collect();
     let on_failure = grow::on_failure(&table::heads(&status.tree)?);
     let mut trials = again::with_chains(status, &wanted, on_failure);
     if on_failure == OnFailure::Stop {
         trials.extend(behind_doubtful(known, &asked, &doubtful, &submissions));
     }
     trials.retain(|trial| diff.has(*trial));
-    requests.retain(|trial, request| diff.request(*trial).is_some_and(|own| **own != *request));
+    again.retain(|trial, request| diff.request(*trial).is_some_and(|own| **own != *request));
     for (trial, why) in unrun(known, &asked, &trials).filter(|_| retry.auto) {
         judged.entry((false, false, why)).or_default().push(trial);
     }
@@ -172,7 +176,7 @@ pub(crate) fn of_sweep(
         })
         .collect();
     let entry = (!decisions.is_empty()).then(|| Entry::Decided { time: clock::now(), decisions });
-    Ok(Decided { again: Again::with_requests(trials, requests), entry, open_trials, open })
+    Ok(Decided { again: Again::with_requests(trials, again), entry, open_trials, open })
 }
 
 /// The trials that the scheduler did not begin because it holds one of their chain for failed, which is done by its record. That
@@ -245,17 +249,15 @@ pub(super) fn repeats(rulings: Option<&Rulings>, record: Option<&Record>, submit
     submitted.saturating_sub(1).min(decided).max(begun) + by_agents
 }
 
-/// The core-hours of all attempts of a sweep.
-fn core_hours(status: &Status, asked: &HashMap<u64, (u32, Resources)>, diff: &Diff) -> f64 {
-    let of = |(trial, record): (&u64, &crate::tree::records::Record)| {
-        let given = record.decisive().and_then(|attempt| attempt.start.resources.as_deref());
-        let request = asked.get(trial).map(|(_, request)| request).or(given);
-        let cores = request.or_else(|| diff.request(*trial).map(AsRef::as_ref));
-        let cores = cores.map_or(1, Resources::cores);
-        let seconds: f64 = record.attempts.iter().filter_map(Attempt::duration_s).sum();
-        seconds / 3600.0 * cores as f64
+/// The core-hours of all attempts of a sweep, those that run included.
+fn core_hours(status: &Status, requests: &Requests) -> f64 {
+    let now = clock::now();
+    let of = |(row, standing): (&Row, &Standing)| {
+        let record = status.records.get(&row.id)?;
+        let runs = standing.state == State::Running;
+        Some(requests.core_seconds(Asker::from(row), record, runs.then_some(now)))
     };
-    status.records.iter().map(of).sum()
+    status.trials().filter_map(of).sum::<f64>() / 3600.0
 }
 
 /// What is known of a trial that ended without success, by its cause and its request the last time.

@@ -185,6 +185,20 @@ impl Requests {
         Some(asker.own.unwrap_or(&head.resources))
     }
 
+    /// The core-seconds of all attempts of a trial: for each the cores that it asked for, as long as it ran. `now`: the time
+    /// until which the last one has run, if it is running.
+    pub(crate) fn core_seconds(&self, asker: Asker<'_>, record: &Record, now: Option<f64>) -> f64 {
+        let last = record.attempts.last().filter(|last| last.outcome().is_none());
+        let of = |attempt: &Attempt| {
+            let runs = now.filter(|_| last.is_some_and(|last| std::ptr::eq(last, attempt)));
+            let until_now = || runs.map(|now| (now - attempt.start.time).max(0.0));
+            let seconds = attempt.duration_s().or_else(until_now).unwrap_or(0.0);
+            let cores = self.of_attempt(asker, attempt).map_or(1, |own| own.resources.cores());
+            seconds * cores as f64
+        };
+        record.attempts.iter().map(of).sum()
+    }
+
     /// What these trials ask for now, in a sweep with these decks and the trials of each.
     pub(crate) fn newest(self, decks: &[(Deck, Vec<u64>)], trials: &BTreeSet<u64>) -> Newest {
         let mut orders: HashMap<u64, Order> = HashMap::new();
@@ -248,5 +262,37 @@ impl Newest {
             }
             Order::Deck { seq, .. } => attempt.start.seq > *seq,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::records::{Outcome, Start};
+
+    /// An attempt that began at this time, with so many cores.
+    fn attempt(time: f64, cores: u32) -> Attempt {
+        let resources = Resources { cpus_per_rank: cores, ..Resources::default() };
+        let start = Start { time, resources: Some(Box::new(resources)), ..Start::default() };
+        Attempt::begun(start, 1, None)
+    }
+
+    #[test]
+    fn each_attempt_costs_its_own_cores_and_one_that_runs_its_time_until_now() {
+        let requests = Requests { heads: Vec::new(), arrays: Vec::new(), jobs: HashMap::new() };
+        let stopped = Attempt {
+            stopped: Some((Outcome::Interrupted, String::new())),
+            stopped_at: Some(130.0),
+            ..attempt(100.0, 2)
+        };
+        // Nobody knows when one has ended that left no end.
+        let lost = attempt(200.0, 16);
+        let record =
+            Record { attempts: vec![stopped, lost, attempt(300.0, 4)], ..Record::default() };
+        let asker = Asker { trial: 0, own: None };
+        assert_eq!(requests.core_seconds(asker, &record, None), 60.0);
+        assert_eq!(requests.core_seconds(asker, &record, Some(310.0)), 100.0);
+        // The clock of another host may be ahead.
+        assert_eq!(requests.core_seconds(asker, &record, Some(290.0)), 60.0);
     }
 }

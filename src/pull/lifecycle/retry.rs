@@ -20,9 +20,10 @@ use crate::pull::places::{AttemptId, Exited};
 use crate::status::progress::{self, Progress};
 use crate::tree::damage::Damage;
 use crate::tree::journal::Journal;
-use crate::tree::records::{self, Attempt, Decided, Event, Outcome};
+use crate::tree::records::{self, Attempt, Decided, Event, Outcome, Record};
+use crate::tree::requests::{Asker, Requests};
 use crate::tree::table::Row;
-use crate::tree::{bundle, table};
+use crate::tree::{Tree, bundle, table};
 use crate::words;
 
 impl<T: FnMut(News<'_>)> Lifecycle<T> {
@@ -49,7 +50,7 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             }
             _ => return Ok(()),
         };
-        let ruling = match self.is_spent(&retry, unit, ended) {
+        let ruling = match self.is_spent(&retry) {
             true => repeat::spent(&retry),
             false => self.decide_by(&retry, unit, (run, has_logged), cause, code)?,
         };
@@ -96,13 +97,12 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
             || self.membership.place().1.is_some_and(is_taken_back)
     }
 
-    /// Whether the sweep's budget is used up, with the attempt that has ended now. What cannot be read now does not stop
-    /// the trial.
-    fn is_spent(&mut self, retry: &Retry, unit: &Unit, ended: &Exited) -> bool {
+    /// Whether the sweep's budget is used up. The attempt that has ended now has no end in the bundle yet: it counts with
+    /// those that run. What cannot be read now does not stop the trial.
+    fn is_spent(&mut self, retry: &Retry) -> bool {
         let Some(budget) = retry.budget else { return false };
-        let own = self.asked(unit).map_or(1, |asked| asked.cores()) as f64 * ended.exit.duration_s;
         let used = self.spent.core_seconds(&mut self.membership);
-        used.is_ok_and(|used| (used + own) / 3600.0 >= budget)
+        used.is_ok_and(|used| used / 3600.0 >= budget)
     }
 
     fn decide_by(
@@ -183,8 +183,10 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
 
     /// What a trial asks for where nothing was learnt from others.
     fn unlearnt<'r>(&'r self, row: &'r Row) -> Result<&'r Resources> {
-        let request = self.membership.request_of(row.id).or(row.resources.as_deref());
-        Ok(request.unwrap_or(&self.membership.head_of(row.id)?.resources))
+        match self.membership.request_of(row.id) {
+            Some(request) => Ok(request),
+            None => Ok(self.membership.head_of(row.id)?.asks(row)),
+        }
     }
 
     /// The memory that a trial needs by what others have used, MiB.
@@ -237,52 +239,99 @@ impl<T: FnMut(News<'_>)> Lifecycle<T> {
 pub(crate) struct Spent {
     /// By the records of workers, core-seconds; nothing is added to them while agents have the sweep.
     of_workers: Option<f64>,
-    /// By the bundle of each agent: bytes that were read, and core-seconds.
-    of_agents: HashMap<String, (u64, f64)>,
-    /// The cores of each trial.
+    /// By the bundle of each agent.
+    of_agents: HashMap<String, OfAgent>,
+    /// The cores that each trial asks for by the table.
     cores: Vec<u64>,
 }
 
+/// What the attempts of an agent have used.
+#[derive(Debug, Default)]
+struct OfAgent {
+    /// Bytes of its bundle that were read.
+    size: u64,
+    /// Core-seconds of the attempts that have ended.
+    ended: f64,
+    /// The others, by trial and attempt.
+    open: HashMap<(u64, u32), Running>,
+}
+
+/// An attempt that has recorded no end.
+#[derive(Debug)]
+struct Running {
+    /// When it began, unix seconds.
+    since: f64,
+    cores: u64,
+}
+
 impl Spent {
-    /// Core-seconds of all attempts that have ended.
+    /// Core-seconds of all attempts that have ended or run.
     fn core_seconds(&mut self, membership: &mut Membership) -> Result<f64> {
         membership.flush()?;
         let of_workers = match self.of_workers {
             Some(known) => known,
-            None => {
-                let mut used = 0.0;
-                for (trial, record) in
-                    records::of_workers(&membership.tree, &mut Damage::default())?
-                {
-                    let seconds: f64 = record.attempts.iter().filter_map(Attempt::duration_s).sum();
-                    used += seconds * self.cores_of(membership, trial)? as f64;
-                }
-                *self.of_workers.insert(used)
-            }
+            None => *self.of_workers.insert(of_workers(&membership.tree)?),
         };
+        let (mut used, now) = (of_workers, clock::now());
         for agent in bundle::agents(&membership.tree)? {
-            let (from, mut used) = self.of_agents.get(&agent).copied().unwrap_or_default();
-            let (lines, size) = bundle::deeds(&membership.tree, &agent, from)?;
-            for (_, line) in lines {
-                if let Event::End(end) = line {
-                    used += end.duration_s * self.cores_of(membership, end.trial)? as f64;
-                }
+            let mut own = self.of_agents.remove(&agent).unwrap_or_default();
+            self.follow(membership, &agent, &mut own)?;
+            used += own.ended;
+            // What an agent ran that is gone has ended, nobody knows when.
+            if membership.ledger.living().any(|(name, _)| *name == agent) {
+                let until_now = |run: &Running| (now - run.since).max(0.0) * run.cores as f64;
+                used += own.open.values().map(until_now).sum::<f64>();
             }
-            self.of_agents.insert(agent, (size, used));
+            self.of_agents.insert(agent, own);
         }
-        Ok(of_workers + self.of_agents.values().map(|(_, used)| used).sum::<f64>())
+        Ok(used)
+    }
+
+    /// Reads what an agent has written since.
+    fn follow(&mut self, membership: &Membership, agent: &str, own: &mut OfAgent) -> Result<()> {
+        let (lines, size) = bundle::deeds(&membership.tree, agent, own.size)?;
+        for (_, line) in lines {
+            match line {
+                Event::Start(start) => {
+                    let cores = match &start.resources {
+                        Some(given) => given.cores(),
+                        None => self.cores_of(membership, start.trial)?,
+                    };
+                    let run = Running { since: start.time, cores };
+                    own.open.insert((start.trial, start.attempt), run);
+                }
+                Event::End(end) => {
+                    if let Some(run) = own.open.remove(&(end.trial, end.attempt)) {
+                        own.ended += end.duration_s * run.cores as f64;
+                    }
+                }
+                _ => {}
+            }
+        }
+        own.size = size;
+        Ok(())
     }
 
     fn cores_of(&mut self, membership: &Membership, trial: u64) -> Result<u64> {
         if trial >= self.cores.len() as u64 {
-            let cores = |row: table::Row| {
-                let own = membership.request_of(row.id).or(row.resources.as_deref());
-                let head = || membership.head_of(row.id).map(|head| head.resources.cores());
-                own.map_or_else(head, |own| Ok(own.cores()))
-            };
+            let cores = |row: Row| membership.head_of(row.id).map(|head| head.asks(&row).cores());
             let rows = table::rows(&membership.tree)?;
             self.cores = rows.into_iter().map(cores).collect::<Result<_>>()?;
         }
         Ok(self.cores.get(trial as usize).copied().unwrap_or(1))
     }
+}
+
+/// The core-seconds that the records of workers have.
+fn of_workers(tree: &Tree) -> Result<f64> {
+    let all = records::of_workers(tree, &mut Damage::default())?;
+    if all.is_empty() {
+        return Ok(0.0);
+    }
+    let (rows, requests) = (table::rows(tree)?, Requests::of(tree)?);
+    let of = |(trial, record): (u64, Record)| {
+        let asker = table::row_of(&rows, trial).map(Asker::from);
+        asker.map_or(0.0, |asker| requests.core_seconds(asker, &record, None))
+    };
+    Ok(all.into_iter().map(of).sum())
 }

@@ -27,7 +27,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
 use crate::submit::grow::{self, Diff, Request, Todo};
 use crate::submit::local::gpus::Devices;
-use crate::submit::local::repeats::Repeats;
+use crate::submit::local::repeats::{Others, Repeats};
 use crate::submit::local::starter::{Deserted, Starter};
 use crate::submit::pilots::hands;
 use crate::submit::{retry, snapshot};
@@ -482,6 +482,16 @@ impl Executor<'_> {
         }
     }
 
+    /// Core-seconds of the trials that run, since they began.
+    fn running_core_seconds(&mut self) -> f64 {
+        let running: Vec<(usize, Duration)> =
+            self.running.iter().map(|own| (own.row, own.since.elapsed())).collect();
+        let of = |(row, time): (usize, Duration)| {
+            time.as_secs_f64() * self.request(row).resources.cores() as f64
+        };
+        running.into_iter().map(of).sum()
+    }
+
     /// Whether a trial that has ended runs again, by `[retry]`.
     fn repeat(
         &mut self,
@@ -489,14 +499,16 @@ impl Executor<'_> {
         record: &Record,
         tell: &mut impl FnMut(News<'_>),
     ) -> Result<bool> {
+        let core_seconds = self.running_core_seconds();
         let row = &self.rows[was.row];
         let asked = self.request(was.row).resources;
-        self.repeats.count(row.id, record, &asked);
+        self.repeats.count(row, record);
         if self.interrupted {
             return Ok(false);
         }
-        let has_others = self.jobs > 1 && self.chains.len() > 1;
-        let why = self.repeats.decide((row, record), &asked, has_others, self.journal)?;
+        let were_there = self.jobs > 1 && self.chains.len() > 1;
+        let others = Others { were_there, core_seconds };
+        let why = self.repeats.decide((row, record), &asked, others, self.journal)?;
         let Some(why) = why else { return Ok(false) };
         tell(News::Repeated { row, why });
         self.chains[was.chain].links.push_front(was.row);

@@ -15,7 +15,8 @@ use crate::submit::auto;
 use crate::tree::Tree;
 use crate::tree::journal::{self, Decision, Entry, Journal};
 use crate::tree::lock::Lock;
-use crate::tree::records::{Attempt, Outcome, Record};
+use crate::tree::records::{Outcome, Record};
+use crate::tree::requests::{Asker, Requests};
 use crate::tree::rulings::Rulings;
 use crate::tree::table::Row;
 
@@ -30,24 +31,37 @@ pub(in crate::submit) struct Repeats<'a> {
     grown: HashMap<u64, Arc<Resources>>,
     /// Trials beside which nothing else runs.
     alone: HashSet<u64>,
-    /// Core-seconds of the attempts of each trial, where the plan has a budget.
+    /// What attempts asked for, where the plan has a budget.
+    requests: Option<Requests>,
+    /// Core-seconds of the attempts of each trial.
     used: HashMap<u64, f64>,
     /// Core-seconds of all of them.
     used_by_all: f64,
+}
+
+/// What runs when a trial has ended.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::submit) struct Others {
+    /// Whether other trials may have run beside it.
+    pub(in crate::submit) were_there: bool,
+    /// Core-seconds of those that run now.
+    pub(in crate::submit) core_seconds: f64,
 }
 
 impl<'a> Repeats<'a> {
     /// Those of a sweep, as its journal has them.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// When the tree cannot be read.
     pub(in crate::submit) fn of(tree: &'a Tree, retry: Option<&'a Retry>) -> Result<Self> {
         let Journal { rulings, .. } = match retry.is_some_and(|retry| retry.auto) {
             true => Journal::read(tree)?,
             false => Journal::default(),
         };
+        let has_budget = retry.is_some_and(|retry| retry.budget.is_some());
+        let requests = has_budget.then(|| Requests::of(tree)).transpose()?;
         let (grown, alone, used) = (HashMap::new(), HashSet::new(), HashMap::new());
-        Ok(Self { tree, retry, rulings, grown, alone, used, used_by_all: 0.0 })
+        Ok(Self { tree, retry, rulings, grown, alone, requests, used, used_by_all: 0.0 })
     }
 
     /// The request of a trial, if it has grown.
@@ -71,12 +85,17 @@ impl<'a> Repeats<'a> {
     }
 
     /// Takes note of what a trial has used until now.
-    pub(in crate::submit) fn count(&mut self, trial: u64, record: &Record, asked: &Resources) {
-        if self.retry.is_some_and(|retry| retry.budget.is_some()) {
-            let seconds: f64 = record.attempts.iter().filter_map(Attempt::duration_s).sum();
-            let used = seconds * asked.cores() as f64;
-            self.used_by_all += used - self.used.insert(trial, used).unwrap_or(0.0);
+    pub(in crate::submit) fn count(&mut self, row: &Row, record: &Record) {
+        if let Some(requests) = &self.requests {
+            let used = requests.core_seconds(Asker::from(row), record, None);
+            self.used_by_all += used - self.used.insert(row.id, used).unwrap_or(0.0);
         }
+    }
+
+    /// Whether the budget is used up, by the attempts that have ended and those of others that run.
+    fn is_spent(&self, retry: &Retry, others: Others) -> bool {
+        let used = self.used_by_all + others.core_seconds;
+        retry.budget.is_some_and(|budget| used / 3600.0 >= budget)
     }
 
     /// Decides about the trials that earlier executors have left without success, because they were killed, and takes note of
@@ -87,7 +106,7 @@ impl<'a> Repeats<'a> {
     /// As [`Repeats::decide`].
     pub(in crate::submit) fn of_earlier<'r>(
         &mut self,
-        trials: impl Iterator<Item = (&'r Row, &'r Record)>,
+        trials: impl Iterator<Item = (&'r Row, &'r Record)> + Clone,
         mut asked: impl FnMut(&Row) -> Arc<Resources>,
         is_left: impl Fn(u64) -> bool,
         has_others: bool,
@@ -97,9 +116,9 @@ impl<'a> Repeats<'a> {
         if !self.retry.is_some_and(|retry| retry.auto) {
             return Ok(again);
         }
+        trials.clone().for_each(|(row, record)| self.count(row, record));
         for (row, record) in trials {
             let asked = asked(row);
-            self.count(row.id, record, &asked);
             // Agents have decided about what they left.
             let is_of_agents = record.decisive().is_some_and(|last| last.bundle.is_some());
             let is_settled = is_of_agents && record.left().is_some();
@@ -108,8 +127,9 @@ impl<'a> Repeats<'a> {
             }
             lock.touch();
             // Whether others ran beside it was known to who decided.
-            let had_others = has_others && self.left(row.id, record).is_none();
-            if self.decide((row, record), &asked, had_others, journal)?.is_some() {
+            let were_there = has_others && self.left(row.id, record).is_none();
+            let others = Others { were_there, core_seconds: 0.0 };
+            if self.decide((row, record), &asked, others, journal)?.is_some() {
                 again.insert(row.id);
             }
         }
@@ -117,7 +137,7 @@ impl<'a> Repeats<'a> {
     }
 
     /// Decides about a trial that has ended: why it runs again, or `None` if it does not. `asked`: its request, the last
-    /// time; `has_others`: whether other trials may have run beside it.
+    /// time.
     ///
     /// # Errors
     /// When the tree cannot be read or written.
@@ -125,7 +145,7 @@ impl<'a> Repeats<'a> {
         &mut self,
         (row, record): (&Row, &Record),
         asked: &Resources,
-        has_others: bool,
+        others: Others,
         journal: &mut journal::Writer,
     ) -> Result<Option<String>> {
         let Some(retry) = self.retry.filter(|retry| retry.auto) else { return Ok(None) };
@@ -141,10 +161,9 @@ impl<'a> Repeats<'a> {
             return Ok(None);
         }
         let repeats = auto::repeats(self.rulings.get(&row.id), Some(record), 0);
-        let ground =
-            Ground::Slots { has_others: has_others && !self.is_alone(row.id), is_of_many: false };
-        let spent = retry.budget.is_some_and(|most| self.used_by_all / 3600.0 >= most);
-        let ruling = match spent {
+        let has_others = others.were_there && !self.is_alone(row.id);
+        let ground = Ground::Slots { has_others, is_of_many: false };
+        let ruling = match self.is_spent(retry, others) {
             true => repeat::spent(retry),
             false => {
                 let case = auto::case(

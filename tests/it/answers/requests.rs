@@ -1,10 +1,13 @@
-//! What trials asked for: all answers say the same, whoever ran a trial.
+//! What trials asked for: all answers say the same, whoever ran a trial, and a budget counts it in one way.
 
+use hpcsweep::tree::line;
+use hpcsweep::tree::records::{End, Event};
 use serde_json::Value;
 
+use crate::support::pbs::Pbs;
 use crate::support::pbs_once::pbs;
 use crate::support::plans::shell;
-use crate::support::world::{PROGRAM, Started, World};
+use crate::support::world::{PROGRAM, Started, World, wait_until};
 
 /// The member of what `why` says that a trial asked for.
 fn asked(world: &World, trial: u64, member: &str) -> Value {
@@ -131,4 +134,88 @@ fn a_trial_that_was_repeated_here_with_more_asks_for_that() {
     assert_eq!(world.run(&["retry", "0", "--memory", "3G"]).code, 1);
     assert_eq!([0, 1].map(|trial| asked(&world, trial, "memory_mib")), [3072, 1024]);
     assert_eq!(used(&world, "memory_mib"), [(1024, 0), (3072, 1)]);
+}
+
+/// Rules of a budget that one attempt of an hour uses up or not, by its cores; trial 1 fails at first.
+fn budget(cores: u32) -> String {
+    let code = "[ $HPCSWEEP_TRIAL = 0 ] || [ -e failed ] || { touch failed; exit 75; }";
+    let rest = "[retry]\nauto = true\nexit_codes = { 75 = \"again\" }\nbudget = 1.5\n[pull]\nbackoff = 0.01\nbreaker = false\n";
+    shell(code, &format!("[resources]\ncpus_per_rank = {cores}\n{rest}"))
+}
+
+/// A sweep of which trial 0 has run for an hour with so many cores, and whose plan now asks for so many, and for a second trial.
+fn ran_for_an_hour(world: &World, (had, has): (u32, u32)) -> String {
+    world.local(&format!("{}[grid]\na = [0]\n", budget(had)), &["-q", "-j", "1"]).ok();
+    let file = "results/s/records/000/0.1.jsonl";
+    let text = world.read(file);
+    let hour = |line: &str| match line::unseal(line.as_bytes()) {
+        Some(Event::End(end)) => {
+            let end = Event::End(End { duration_s: 3600.0, ..end });
+            String::from_utf8(line::seal(&end).unwrap()).unwrap()
+        }
+        _ => format!("{line}\n"),
+    };
+    world.write(file, &text.lines().map(hour).collect::<String>());
+    format!("{}[grid]\na = [0, 1]\n", budget(has))
+}
+
+/// Runs a plan on this machine, by an agent, or as arrays.
+fn run(pbs: &Pbs, plan: &str, way: &str) {
+    pbs.world.write("plan.toml", plan);
+    match way {
+        "here" => drop(pbs.world.run(&["submit", "plan.toml", "--local", "-j", "1"])),
+        "agents" => drop(pbs.world.run(&["worker", "--pull", "plan.toml", "--slots", "1"])),
+        _ => {
+            pbs.again(&[]).ok();
+            pbs.wait_idle();
+        }
+    }
+}
+
+/// An attempt costs its own cores for its own time, whatever the plan asks for later.
+#[test]
+fn a_budget_counts_the_cores_that_each_attempt_had() {
+    for (cores, end) in [((1, 2), "done"), ((2, 1), "failed: exit code 75")] {
+        for way in ["here", "agents", "arrays"] {
+            let pbs = Pbs::start();
+            let plan = ran_for_an_hour(&pbs.world, cores);
+            run(&pbs, &plan, way);
+            assert_eq!(pbs.standings(), ["done", end], "{way}, {cores:?}");
+        }
+    }
+}
+
+/// A trial runs with many cores while another one fails, which began half a second later.
+#[test]
+fn a_budget_counts_what_runs() {
+    let code = "case $HPCSWEEP_PARAM_A in 0) until [ -e go ]; do sleep 0.01; done ;; 1) sleep 0.5 ;; \
+                2) [ -e failed ] || { touch failed; exit 75; } ;; esac";
+    let trial = |a: u32, cores: u32| {
+        let task = if a > 0 { "task_id = 1\n" } else { "" };
+        format!("[[trials]]\na = {a}\n{task}[trials.resources]\ncpus_per_rank = {cores}\n")
+    };
+    // 36 core-seconds: of the one that runs, by far more than of the others.
+    let rest = format!(
+        "[retry]\nauto = true\nexit_codes = {{ 75 = \"again\" }}\nbudget = 0.01\n[pull]\nbackoff = 0.01\nbreaker = false\n{}{}{}",
+        trial(0, 200),
+        trial(1, 1),
+        trial(2, 1)
+    );
+    let ways: [&[&str]; 2] = [
+        &["submit", "plan.toml", "--local", "-j", "2"],
+        &["worker", "--pull", "plan.toml", "--slots", "2"],
+    ];
+    for args in ways {
+        let world = World::new();
+        world.write("plan.toml", &shell(code, &rest));
+        let started = world.start(args);
+        let mut told = String::new();
+        wait_until("it is decided", || {
+            told = world.run(&["why", "results/s"]).out;
+            told.contains("retried (")
+        });
+        world.write("go", "");
+        started.end(&world);
+        assert!(told.contains("not retried (the budget of 0.01 core-hours"), "{args:?}: {told}");
+    }
 }

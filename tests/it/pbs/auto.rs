@@ -258,6 +258,27 @@ fn what_this_machine_left_undecided_is_decided_by_the_feeder_that_goes_on() {
     assert_eq!(pbs.jobs().len(), jobs);
 }
 
+/// Not from what its array asked for, before it ran here with more.
+#[test]
+fn a_repeat_grows_from_the_request_of_the_attempt_that_failed() {
+    let pbs = Pbs::start();
+    let plan = |auto: bool, memory: &str| {
+        let rest =
+            format!("max = 1\noom = {{ memory = \"x2\" }}\n[resources]\nmemory = \"{memory}\"\n");
+        let code = "*) echo MemoryError >&2; exit 1 ;;";
+        plan(code, &rest).replace("auto = true", &format!("auto = {auto}"))
+    };
+    pbs.submit(&plan(false, "128M"), &[]).ok();
+    pbs.wait_idle();
+    pbs.world.local(&plan(false, "256M"), &["--retry"]);
+    assert_eq!(runs(&pbs, 1), [2]);
+    pbs.submit(&plan(true, "128M"), &[]).ok();
+    pbs.wait_idle();
+    assert_eq!(runs(&pbs, 1), [3]);
+    let all = decided(&pbs);
+    assert_eq!(all[0], "(out-of-memory with 256M: again with 512M (1 of 1)): trial 0", "{all:?}");
+}
+
 #[test]
 fn what_a_lost_feeder_left_undecided_is_decided_when_agents_go_on() {
     let mut pbs = Pbs::start();
