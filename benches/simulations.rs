@@ -15,6 +15,9 @@ use stats::{Bounds, Forest, Interval};
 /// Simulations behind each row: the standard error of a part near 5 % is 0.3 %.
 const ROUNDS: usize = 4000;
 
+/// Simulations behind a row of what takes long: the standard error of a part near 5 % is 0.7 %.
+const SLOW: usize = 1000;
+
 /// How far a part may be from what is claimed.
 const NEAR: f64 = 0.015;
 
@@ -40,6 +43,7 @@ fn main() {
     differences(&mut rows);
     chosen(&mut rows);
     grids(&mut rows);
+    gaps(&mut rows);
     forests(&mut rows);
     rows.print();
 }
@@ -113,8 +117,12 @@ impl Rows {
 
 /// The part of rounds in which something holds, of those in which it can be said; `f` gets the round's own numbers.
 fn part(f: impl Fn(&mut Rng) -> Option<bool>) -> f64 {
+    part_of(ROUNDS, f)
+}
+
+fn part_of(rounds: usize, f: impl Fn(&mut Rng) -> Option<bool>) -> f64 {
     let (mut said, mut holds) = (0, 0);
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         if let Some(is) = f(&mut Rng::with_seed(round as u64)) {
             said += 1;
             holds += usize::from(is);
@@ -306,7 +314,7 @@ fn grids(rows: &mut Rows) {
                 let add = if kind.name == NORMAL.name { 1.0 } else { 0.0 };
                 let ys: Vec<f64> =
                     seeds.iter().map(|seed| (kind.draw)(random) + add * own[*seed]).collect();
-                let found = stats::anova(&levels, &[3, 4], &ys, &seeds)?;
+                let found = stats::anova(&levels, &[3, 4], &ys, &seeds).ok()?;
                 Some(found.terms[0].p? < 0.05)
             });
             let name = if kind.name == NORMAL.name { "normal, seeds in common" } else { kind.name };
@@ -317,8 +325,8 @@ fn grids(rows: &mut Rows) {
         let (levels, seeds) = grid(n);
         let found = part(|random| {
             let ys: Vec<f64> = levels.iter().map(|_| normal(random)).collect();
-            let found = stats::anova(&levels, &[3, 4], &ys, &seeds)?;
-            Some(holds(found.marginal(&levels, &ys, 0, 3)[0].1?, 0.0))
+            let found = stats::anova(&levels, &[3, 4], &ys, &seeds).ok()?;
+            Some(holds(found.means[0][0].1?, 0.0))
         });
         rows.add("effects: interval of a value's mean (grid)", "normal", n, Claim::Is(0.95), found);
     }
@@ -330,7 +338,7 @@ fn grids(rows: &mut Rows) {
                 let ys: Vec<f64> = levels.iter().map(|level| of(level) + normal(random)).collect();
                 // The variance of the levels' means, and the noise: what the axis has of both.
                 let own = size * size * 2.0 / 3.0;
-                let found = stats::anova(&levels, &[3, 4], &ys, &seeds)?;
+                let found = stats::anova(&levels, &[3, 4], &ys, &seeds).ok()?;
                 Some(holds(found.terms[0].interval?, own / (own + 1.0)))
             });
             rows.add("effects: range of a part (grid)", name, n, Claim::Less, found);
@@ -338,7 +346,86 @@ fn grids(rows: &mut Rows) {
     }
 }
 
+/// Observations of a grid in which the last combination is missing, and one of ten others; and of each the seed.
+fn with_gaps(seeds: usize, random: &mut Rng) -> (Vec<Vec<usize>>, Vec<usize>) {
+    let (levels, seeds) = grid(seeds);
+    let all = levels.into_iter().zip(seeds).filter(|(level, _)| *level != [2, 3]);
+    all.filter(|_| random.f64() > 0.1).unzip()
+}
+
+fn gaps(rows: &mut Rows) {
+    for kind in [&NORMAL, &SKEWED, &DISCRETE] {
+        for n in [2, 3, 5] {
+            let found = part_of(SLOW, |random| {
+                let (levels, seeds) = with_gaps(n, random);
+                let own = sample(n, &NORMAL, random);
+                let add = if kind.name == NORMAL.name { 1.0 } else { 0.0 };
+                // The other axis has an effect, of which gaps may give this one none.
+                let of = |(level, seed): (&Vec<usize>, &usize)| level[1] as f64 + add * own[*seed];
+                let of_all = levels.iter().zip(&seeds).map(of);
+                let ys: Vec<f64> = of_all.map(|y| y + (kind.draw)(random)).collect();
+                let found = stats::anova(&levels, &[3, 4], &ys, &seeds).ok()?;
+                Some(found.terms[0].p? < 0.05)
+            });
+            let name = if kind.name == NORMAL.name { "normal, seeds in common" } else { kind.name };
+            rows.add("effects: p < 5 % (grid with gaps)", name, n, Claim::Is(0.05), found);
+        }
+    }
+    for n in [2, 5] {
+        let found = part_of(SLOW, |random| {
+            let (levels, seeds) = with_gaps(n, random);
+            let of = |level: &Vec<usize>| level[1] as f64 + level[0] as f64;
+            let ys: Vec<f64> = levels.iter().map(|level| of(level) + normal(random)).collect();
+            let found = stats::anova(&levels, &[3, 4], &ys, &seeds).ok()?;
+            Some(holds(found.means[0][2].1?, 3.5))
+        });
+        let what = "effects: interval of a value's mean (grid with gaps)";
+        rows.add(what, "normal", n, Claim::Is(0.95), found);
+    }
+    for (n, name) in [(2, "no gaps"), (3, "no gaps"), (2, "gaps"), (3, "gaps")] {
+        let found = part_of(SLOW, |random| {
+            let cells = (0..12).map(|cell| vec![cell / 6, cell / 3 % 2, cell % 3]);
+            let mut levels: Vec<Vec<usize>> = cells.flat_map(|at| vec![at; n]).collect();
+            levels.retain(|_| name == "no gaps" || random.f64() > 0.1);
+            let of = |level: &Vec<usize>| (level[0] * level[1] + level[2]) as f64;
+            let ys: Vec<f64> = levels.iter().map(|level| of(level) + normal(random)).collect();
+            let found = stats::anova(&levels, &[2, 2, 3], &ys, &[]).ok()?;
+            Some(found.terms.iter().find(|term| term.axes.len() == 3)?.p? < 0.05)
+        });
+        let what = "effects: p < 5 % of three together";
+        rows.add(what, &format!("normal, {name}"), n, Claim::Is(0.05), found);
+    }
+    for kind in [&NORMAL, &SKEWED] {
+        let found = part_of(SLOW, |random| {
+            let (levels, _) = grid(1);
+            let ys: Vec<f64> =
+                levels.iter().map(|level| level[1] as f64 + (kind.draw)(random)).collect();
+            Some(stats::anova(&levels, &[3, 4], &ys, &[]).ok()?.terms[0].p? < 0.05)
+        });
+        let claim = if kind.name == NORMAL.name { Claim::Is(0.05) } else { Claim::AtMost(0.05) };
+        rows.add("effects: p < 5 % (two axes, once each)", kind.name, 1, claim, found);
+    }
+}
+
+/// How often the last of three axes of a forest is shown, if it does nothing: with so many random points, of another axis so strong.
+fn shuffles(rows: &mut Rows) {
+    for (size, name) in [(0.0, "all noise"), (1.0, "another is weak"), (10.0, "another is strong")]
+    {
+        for n in [30, 100] {
+            let found = part_of(SLOW, |random| {
+                let point = |_| (0..3).map(|_| random.usize(..12)).collect();
+                let points: Vec<Vec<usize>> = (0..n).map(point).collect();
+                let of = |at: &Vec<usize>| size * at[0] as f64 / 11.0;
+                let ys: Vec<f64> = points.iter().map(|at| of(at) + normal(random)).collect();
+                Some(stats::shuffled(&points, &[12; 3], &[true; 3], &ys)[2] < 0.05)
+            });
+            rows.add("effects: p < 5 % (forest)", name, n, Claim::AtMost(0.05), found);
+        }
+    }
+}
+
 fn forests(rows: &mut Rows) {
+    shuffles(rows);
     let mut covered = [0, 0];
     let rounds = 200;
     for round in 0..rounds {

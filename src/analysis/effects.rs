@@ -10,7 +10,7 @@ use super::ranking::SIGNIFICANT;
 use super::settings::{Left, Settings, key, number};
 use crate::collect::{Cell, Goal, Table};
 use crate::fault::Fault;
-use crate::stats::{self, Forest, Interval, Term};
+use crate::stats::{self, Forest, Interval, Means, NoGrid, Term};
 use crate::words;
 
 /// Most values of an axis of numbers that are told apart; more are put into as many ranges with as many trials each.
@@ -20,21 +20,62 @@ const MOST_LEVELS: usize = 32;
 const LEAST: usize = 12;
 
 /// How the parts were found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Method {
-    /// Exact sums of squares of a complete grid.
-    Grid,
-    /// Functional analysis of variance over a forest of regression trees.
-    Forest,
+    /// Exact sums of squares of a grid.
+    Grid(Grid),
+    /// Functional analysis of variance over a forest of regression trees: why it is no grid, or `None` where ranges of values are levels.
+    Forest(Option<NoGrid>),
+}
+
+/// What is known of a grid.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Grid {
+    /// Whether each combination has as many trials as any other.
+    pub(crate) is_complete: bool,
+    /// The part that is noise, where repetitions tell it.
+    pub(crate) noise: f64,
+    /// The part that repetitions, such as those of one seed, have in common.
+    pub(crate) in_common: f64,
+    /// What the parts are compared with.
+    pub(crate) error: stats::Error,
 }
 
 impl Method {
     /// Its word in JSON.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Grid => "sums of squares",
-            Self::Forest => "fanova",
+            Self::Grid(Grid { is_complete: true, .. }) => "sums of squares",
+            Self::Grid(_) => "least squares",
+            Self::Forest(_) => "fanova",
         }
+    }
+
+    /// Its name in a sentence, before the trials.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Grid(Grid { is_complete: true, .. }) => "sums of squares of a complete grid",
+            Self::Grid(_) => "least squares over a grid with gaps",
+            Self::Forest(_) => "functional ANOVA by a forest",
+        }
+    }
+
+    /// Whether it is exact, with F tests.
+    pub(crate) fn is_grid(self) -> bool {
+        matches!(self, Self::Grid(_))
+    }
+}
+
+/// Why trials are not analysed as a grid, in words that follow "because".
+pub(crate) fn why_no_grid(why: Option<NoGrid>) -> String {
+    match why {
+        None => format!("a parameter has more than {MOST_LEVELS} values"),
+        Some(NoGrid::Sparse) => {
+            "fewer than half of the combinations of values have a number".to_owned()
+        }
+        Some(NoGrid::Confounded) => "parameters vary together".to_owned(),
+        Some(NoGrid::Large) => "the grid has gaps and too many values".to_owned(),
+        Some(NoGrid::Flat) => "the numbers hardly differ".to_owned(),
     }
 }
 
@@ -45,7 +86,7 @@ pub(crate) struct Level {
     pub(crate) words: String,
     /// The mean of the metric over all values of the other axes.
     pub(crate) mean: f64,
-    /// Its 95 % interval in a grid, where something tells it; else the middle 95 % of the trees, which is none.
+    /// Its 95 % interval in a grid, where something tells it; of a forest the middle 95 % of the trees, which is none.
     pub(crate) interval: Option<Interval>,
     /// How many trials with a number it has.
     pub(crate) trials: usize,
@@ -67,10 +108,42 @@ pub(crate) struct Axis {
 }
 
 impl Effects {
-    /// Whether anything shows that an axis has an effect: a test at 5 % in a grid; of a forest, that it explains anything.
+    /// Whether anything shows that an axis has an effect: a test at 5 %, where there is one.
     pub(crate) fn is_shown(&self, axis: usize) -> bool {
         let own = self.terms.iter().find(|term| term.axes == [axis]);
         own.is_some_and(|term| term.share > 0.0 && term.p.is_none_or(|p| p < SIGNIFICANT))
+    }
+
+    /// A term in words, by the names of axes: "a x b" with ` x ` between them.
+    pub(crate) fn term(&self, term: &Term, name: impl Fn(usize) -> String, by: &str) -> String {
+        // A term of more axes than two is of any three or more of all.
+        match term.axes.len() {
+            ..=3 => term.axes.iter().map(|axis| name(*axis)).collect::<Vec<_>>().join(by),
+            _ => "three or more together".to_owned(),
+        }
+    }
+
+    /// What the parts leave over, in words.
+    pub(crate) fn rest(&self) -> String {
+        let percent = |part: f64| format!("{:.1} %", part.clamp(0.0, 1.0) * 100.0);
+        let all: f64 = self.terms.iter().map(|term| term.share).sum();
+        let Method::Grid(grid) = self.method else {
+            return format!("{} is noise and what the forest does not explain", percent(1.0 - all));
+        };
+        let noise = percent(grid.noise);
+        match grid.error {
+            stats::Error::Repeated if grid.in_common > 0.0 => {
+                let alike = percent(grid.in_common);
+                format!("{noise} is noise, and {alike} what repetitions have in common")
+            }
+            stats::Error::Repeated => format!("{noise} is noise"),
+            stats::Error::Left => format!("{noise} is noise and what three or more do together"),
+            stats::Error::Pair => {
+                "without repetitions, what both do together cannot be told from noise, and is what each is compared with"
+                    .to_owned()
+            }
+            stats::Error::Nothing => "without repetitions there is no test".to_owned(),
+        }
     }
 }
 
@@ -133,21 +206,23 @@ pub(crate) fn effects(
     }
     let observed = Observations::of(&axes, &ys, seeds(table, settings, &rows));
     let bounds = Bounded::of(table, metric);
-    let Parts { method, mut terms, marginals } = match observed.grid(bounds) {
-        Some(parts) => parts,
-        None if rows.len() < LEAST => {
+    let parts = match observed.grid(bounds) {
+        Ok(parts) => Some(parts),
+        Err(why) if rows.len() < LEAST => {
+            let why = why_no_grid(why);
             let sentence = format!(
-                "{trials} with a number for `{name}`, and no complete grid: too few to tell what matters"
+                "{trials} with a number for `{name}` are too few to tell what matters, because {why}"
             );
             return Err(Fault::request(sentence)
-                .hint(format!("{LEAST} are the least, or each combination of values once"))
+                .hint(format!("{LEAST} are the least, or half of all combinations of values once"))
                 .into());
         }
-        None => observed.forest().ok_or_else(|| {
-            Fault::request(format!("no parameter tells trials apart by `{name}`"))
-                .hint("with more trials, or fewer parameters, something may show")
-        })?,
+        Err(why) => observed.forest(why),
     };
+    let Parts { method, mut terms, marginals } = parts.ok_or_else(|| {
+        Fault::request(format!("no parameter tells trials apart by `{name}`"))
+            .hint("with more trials, or fewer parameters, something may show")
+    })?;
     terms.sort_by(|a, b| b.share.total_cmp(&a.share));
     let axes = axes.into_iter().zip(marginals);
     let with_means = |((column, axis), means): ((usize, Divided), Vec<_>)| {
@@ -158,7 +233,7 @@ pub(crate) fn effects(
         axis.with_means(column, means, &failed, goal)
     };
     let axes = axes.map(with_means).collect();
-    let bounds = bounds.filter(|_| method == Method::Grid);
+    let bounds = bounds.filter(|_| method.is_grid());
     Ok(Effects { method, axes, terms, trials: rows.len(), left, infinite, unclear, bounds })
 }
 
@@ -205,7 +280,7 @@ struct Observations<'a> {
 struct Parts {
     method: Method,
     terms: Vec<Term>,
-    marginals: Vec<Vec<(f64, Option<Interval>)>>,
+    marginals: Vec<Means>,
 }
 
 impl<'a> Observations<'a> {
@@ -221,30 +296,34 @@ impl<'a> Observations<'a> {
         }
     }
 
-    /// By sums of squares; `None` if they are no complete grid.
-    fn grid(&self, bounds: Option<Bounded>) -> Option<Parts> {
+    /// By sums of squares.
+    ///
+    /// # Errors
+    /// Why they are no grid; `None` where levels are ranges.
+    fn grid(&self, bounds: Option<Bounded>) -> Result<Parts, Option<NoGrid>> {
         if self.has_ranges {
-            return None;
+            return Err(None);
         }
-        let grid = stats::anova(&self.levels, &self.counts, self.ys, &self.seeds)?;
-        let marginal = |axis| {
-            let all = grid.marginal(&self.levels, self.ys, axis, self.counts[axis]);
-            let kept = |(mean, ends)| (mean, Bounded::keep(bounds, mean, ends));
-            all.into_iter().map(kept).collect()
-        };
-        let marginals = (0..self.counts.len()).map(marginal).collect();
-        Some(Parts { method: Method::Grid, terms: grid.terms, marginals })
+        let found = stats::anova(&self.levels, &self.counts, self.ys, &self.seeds)?;
+        let stats::Anova { terms, noise, in_common, error, means, is_complete } = found;
+        let kept = |(mean, ends)| (mean, Bounded::keep(bounds, mean, ends));
+        let marginals = means.into_iter().map(|axis| axis.into_iter().map(kept).collect());
+        let method = Method::Grid(Grid { is_complete, noise, in_common, error });
+        Ok(Parts { method, terms, marginals: marginals.collect() })
     }
 
     /// By a forest; `None` if it finds no difference.
-    fn forest(&self) -> Option<Parts> {
+    fn forest(&self, why: Option<NoGrid>) -> Option<Parts> {
         let forest = Forest::grow(&self.levels, &self.counts, &self.are_ordered, self.ys);
+        let mut terms = forest.terms()?;
+        let ps = stats::shuffled(&self.levels, &self.counts, &self.are_ordered, self.ys);
+        terms.iter_mut().zip(ps).for_each(|(term, p)| term.p = Some(p));
         let marginal = |axis| {
             let all: Vec<(f64, Interval)> = forest.marginal(axis);
             all.into_iter().map(|(mean, interval)| (mean, Some(interval))).collect()
         };
         let marginals = (0..self.counts.len()).map(marginal).collect();
-        Some(Parts { method: Method::Forest, terms: forest.terms()?, marginals })
+        Some(Parts { method: Method::Forest(why), terms, marginals })
     }
 }
 

@@ -12,7 +12,7 @@ mod settings;
 
 pub(crate) use bounds::{Bounded, is_time};
 pub(crate) use comparison::{Comparison, Cost, Side, compare, costs};
-pub(crate) use effects::{Effects, Level, Method, effects, ranges};
+pub(crate) use effects::{Effects, Level, Method, effects, ranges, why_no_grid};
 pub(crate) use pareto::{Member, Pareto, pareto};
 pub(crate) use ranking::{Figures, Place, Ranked, Ranking, Statistic, rank};
 pub(crate) use settings::{

@@ -85,22 +85,18 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
 const WORTH_SHOWING: f64 = 0.01;
 
 fn page(table: &Table, settings: &Settings, effects: &Effects, metric: &str) -> String {
-    let name = |axis: &usize| table.columns[effects.axes[*axis].column].clone();
-    let is_grid = effects.method == Method::Grid;
-    let mut head = vec!["parameter".to_owned(), "part".to_owned(), "range".to_owned()];
-    head.extend(is_grid.then(|| "p".to_owned()));
+    let name = |axis: usize| table.columns[effects.axes[axis].column].clone();
+    let head = ["parameter", "part", "range", "p"].map(str::to_owned);
     let shown =
         effects.terms.iter().filter(|term| term.axes.len() == 1 || term.share >= WORTH_SHOWING);
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let rows: Vec<Vec<String>> = shown
         .map(|term| {
-            let names: Vec<String> = term.axes.iter().map(name).collect();
             let interval = term.interval.map_or_else(String::new, |[low, high]| {
                 format!("{:.1} .. {:.1} %", low * 100.0, high * 100.0)
             });
-            let mut cells = vec![names.join(" x "), percent(term.share), interval];
-            cells.extend(is_grid.then(|| term.p.map_or_else(String::new, |p| figures(p, 2))));
-            cells
+            let p = term.p.map_or_else(String::new, |p| figures(p, 2));
+            vec![effects.term(term, name, " x "), percent(term.share), interval, p]
         })
         .collect();
     let failed: Vec<(String, String)> = effects
@@ -118,20 +114,7 @@ fn page(table: &Table, settings: &Settings, effects: &Effects, metric: &str) -> 
         "more often than others with these values, which are not taken for the best",
     );
     out.push_str(&aligned(&head, &rows));
-    let all: f64 = effects.terms.iter().map(|term| term.share).sum();
-    let trials = count(effects.trials as u64, "trial");
-    out.push_str(&match effects.method {
-        Method::Grid => format!(
-            "parts of the variance of {trials}, a complete grid (sums of squares, F test); the ranges are those of residuals \
-             drawn again, and no intervals; the rest of {} is noise and what three or more do together\n",
-            percent((1.0 - all).max(0.0))
-        ),
-        Method::Forest => format!(
-            "parts of the variance, by a forest over {trials} (functional ANOVA); the ranges are those of its trees, \
-             and no intervals; the rest of {} is noise and what the forest does not explain\n",
-            percent((1.0 - all).max(0.0))
-        ),
-    });
+    out.push_str(&format!("{}; {}\n", method_text(effects), effects.rest()));
     for (at, axis) in effects.axes.iter().enumerate() {
         let best = &axis.levels[axis.best];
         let name = &table.columns[axis.column];
@@ -140,7 +123,7 @@ fn page(table: &Table, settings: &Settings, effects: &Effects, metric: &str) -> 
             continue;
         }
         let value = match (effects.method, best.interval) {
-            (Method::Forest, Some([low, high])) => {
+            (Method::Forest(_), Some([low, high])) => {
                 let [low, high] = [low, high].map(|end| figures(end, 3));
                 format!("{}, trees {low} to {high}", figures(best.mean, 6))
             }
@@ -164,6 +147,33 @@ fn page(table: &Table, settings: &Settings, effects: &Effects, metric: &str) -> 
         out.push_str(&format!("too many texts to say anything of: {}\n", ticked(&names)));
     }
     out
+}
+
+/// What the parts and their ranges are.
+fn method_text(effects: &Effects) -> String {
+    let trials = count(effects.trials as u64, "trial");
+    let has_ranges = effects.terms.iter().any(|term| term.interval.is_some());
+    let ranges = if has_ranges {
+        "; the ranges are those of residuals drawn again, and no intervals"
+    } else {
+        ""
+    };
+    match effects.method {
+        Method::Grid(grid) if grid.is_complete => {
+            format!(
+                "parts of the variance of {trials}, a complete grid (sums of squares, F test){ranges}"
+            )
+        }
+        Method::Grid(_) => format!(
+            "parts of the variance of {trials}, a grid with gaps (least squares, each part beyond those of all others; F test), \
+             which need not add up to the whole{ranges}"
+        ),
+        Method::Forest(why) => format!(
+            "parts of the variance, by a forest over {trials} (functional ANOVA), because {}; the ranges are those of its trees, \
+             and no intervals; p by shuffles of the parameter",
+            analysis::why_no_grid(why)
+        ),
+    }
 }
 
 fn object(
@@ -190,7 +200,7 @@ fn object(
         .enumerate()
         .map(|(at, axis)| {
             let level = |level: &analysis::Level| {
-                let is_grid = effects.method == Method::Grid;
+                let is_grid = effects.method.is_grid();
                 json!({
                     "value": level.words, "mean": level.mean,
                     "interval": level.interval.filter(|_| is_grid),
@@ -207,10 +217,17 @@ fn object(
         })
         .collect();
     let over: Vec<&String> = settings.over.iter().map(|over| &table.columns[over.column]).collect();
+    let (grid, why) = match effects.method {
+        Method::Grid(grid) => (Some(grid), None),
+        Method::Forest(why) => (None, Some(analysis::why_no_grid(why))),
+    };
     json!({
         "metric": metric,
         "goal": if goal == Goal::Min { "min" } else { "max" },
         "method": effects.method.word(),
+        "no_grid": why,
+        "noise": grid.map(|grid| grid.noise),
+        "in_common": grid.map(|grid| grid.in_common),
         "trials": effects.trials,
         "left_out": left_object(effects.left),
         "infinite": effects.infinite,

@@ -25,39 +25,39 @@ pub(crate) fn shares(wish: &Wish) -> Result<Figure> {
     // The goal says which value of a parameter is best, which is no part of the picture.
     let goal = wish.goal.unwrap_or(Goal::Min);
     let effects = analysis::effects(table, &grouped.settings, grouped.metric, goal)?;
-    let name = |axis: &usize| groups::label(&table.columns[effects.axes[*axis].column]);
+    let name = |axis: usize| groups::label(&table.columns[effects.axes[axis].column]);
     let shown: Vec<_> = effects
         .terms
         .iter()
         .filter(|term| term.axes.len() == 1 || term.share >= WORTH_SHOWING)
         .take(MOST)
         .collect();
-    let words = shown
-        .iter()
-        .map(|term| term.axes.iter().map(name).collect::<Vec<_>>().join(" × "))
-        .collect();
+    let words = shown.iter().map(|term| effects.term(term, name, " × ")).collect();
     let percent = |share: f64| share.clamp(0.0, 1.0) * 100.0;
     let bars: Vec<(f64, Option<[f64; 2]>)> = shown
         .iter()
         .map(|term| (percent(term.share), term.interval.map(|i| i.map(percent))))
         .collect();
-    let rest = 1.0 - effects.terms.iter().map(|term| term.share).sum::<f64>();
     let trials = count(effects.trials as u64, "trial");
-    let how = match effects.method {
-        Method::Grid => format!("sums of squares of a complete grid of {trials}"),
-        Method::Forest => format!("functional ANOVA by a forest over {trials}"),
-    };
-    let mut caption = vec![how];
+    let mut caption = vec![match effects.method {
+        Method::Grid(_) => format!("{} of {trials}", effects.method.name()),
+        Method::Forest(_) => format!("{} over {trials}", effects.method.name()),
+    }];
     if bars.iter().any(|(_, ends)| ends.is_some()) {
         let whiskers = match effects.method {
-            Method::Grid => {
+            Method::Grid(_) => {
                 "whiskers show how parts vary when residuals are drawn again, and are no intervals"
             }
-            Method::Forest => "whiskers are the middle 95 % of the trees, and no intervals",
+            Method::Forest(_) => "whiskers are the middle 95 % of the trees, and no intervals",
         };
         caption.push(whiskers.to_owned());
     }
-    caption.push(format!("{:.1} % are noise and what is not explained", percent(rest)));
+    let hidden = (0..effects.axes.len()).filter(|axis| !effects.is_shown(*axis)).map(name);
+    let hidden: Vec<String> = hidden.collect();
+    if !hidden.is_empty() {
+        caption.push(format!("no effect shown of {}", hidden.join(", ")));
+    }
+    caption.push(effects.rest());
     caption.extend(grouped.caption(table, true));
     let most = bars.iter().map(|(value, ends)| ends.map_or(*value, |e| e[1].max(*value)));
     let most = most.fold(0.0, f64::max).max(1.0);

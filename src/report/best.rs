@@ -118,6 +118,8 @@ pub(super) struct Effect {
     pub(super) name: String,
     /// Its share of the variance of the metric on its own, from 0 to 1.
     pub(super) share: f64,
+    /// Whether anything shows that it has an effect.
+    pub(super) is_shown: bool,
     levels: Vec<Level>,
 }
 
@@ -131,10 +133,10 @@ struct Level {
     high: Option<f64>,
 }
 
-/// What two parameters do together, beyond what each does on its own.
+/// What two parameters do together, beyond what each does on its own; of more, what any three or more of them do beyond that.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Pair {
-    pub(super) names: [String; 2],
+    pub(super) names: Vec<String>,
     pub(super) share: f64,
 }
 
@@ -192,22 +194,22 @@ pub(super) fn effects(table: &Table, metric: Option<&Metric>, settings: &Setting
         .map(|(at, axis)| Effect {
             name: name(at),
             share: rounded(share(at)).unwrap_or(0.0),
+            is_shown: found.is_shown(at),
             levels: axis.levels.iter().map(level).collect(),
         })
         .collect();
     axes.sort_by(|a, b| b.share.total_cmp(&a.share));
-    let pairs = found.terms.iter().filter_map(|term| match term.axes[..] {
-        [a, b] => Some(Pair { names: [name(a), name(b)], share: rounded(term.share)? }),
-        _ => None,
+    let pairs = found.terms.iter().filter(|term| term.axes.len() > 1).filter_map(|term| {
+        let names = match term.axes.len() {
+            ..=3 => term.axes.iter().map(|axis| name(*axis)).collect(),
+            _ => vec![found.term(term, name, "")],
+        };
+        Some(Pair { names, share: rounded(term.share)? })
     });
-    let how = match found.method {
-        analysis::Method::Grid => "sums of squares of a complete grid",
-        analysis::Method::Forest => "functional analysis of variance over a forest of trees",
-    };
     let trials = words::count(found.trials as u64, "trial");
     Effects {
         axes,
         pairs: pairs.take(PAIRS).collect(),
-        method: Some(format!("{how}, of {trials}")),
+        method: Some(format!("{}, of {trials}", found.method.name())),
     }
 }

@@ -219,16 +219,19 @@ fn matters(known: &Known<'_>) -> Option<String> {
     let effects = &known.data.effects;
     let metric = &isolated(&known.data.metric.as_ref()?.name);
     let method = effects.method.as_ref()?;
-    let single = effects.axes.iter().map(|effect| (isolated(&effect.name), effect.share));
-    let together = effects
-        .pairs
-        .iter()
-        .map(|pair| (pair.names.each_ref().map(|name| isolated(name)).join(" with "), pair.share));
+    let single = effects.axes.iter().filter(|effect| effect.is_shown);
+    let single = single.map(|effect| (isolated(&effect.name), effect.share));
+    let together = effects.pairs.iter().map(|pair| {
+        let names: Vec<String> = pair.names.iter().map(|name| isolated(name)).collect();
+        (names.join(" with "), pair.share)
+    });
     let mut all: Vec<(String, f64)> =
         single.chain(together).filter(|(_, share)| *share >= 0.01).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     if all.is_empty() {
-        return Some(format!("No parameter explains 1 % of the variance of {metric} ({method})."));
+        return Some(format!(
+            "No parameter is shown to explain 1 % of the variance of {metric} ({method})."
+        ));
     }
     let left = all.len().saturating_sub(MOST);
     all.truncate(MOST);
@@ -238,7 +241,13 @@ fn matters(known: &Known<'_>) -> Option<String> {
     };
     let parts: Vec<String> =
         all.iter().map(|(name, share)| format!("{name} {:.0} %", share * 100.0)).collect();
-    Some(format!("Of the variance of {metric}: {}{rest} ({method}).", parts.join(", ")))
+    let hidden = effects.axes.iter().filter(|effect| !effect.is_shown);
+    let hidden: Vec<String> = hidden.map(|effect| isolated(&effect.name)).take(MOST).collect();
+    let hidden = match hidden.is_empty() {
+        true => String::new(),
+        false => format!(" No effect shown of {}.", hidden.join(", ")),
+    };
+    Some(format!("Of the variance of {metric}: {}{rest} ({method}).{hidden}", parts.join(", ")))
 }
 
 fn failed(known: &Known<'_>) -> Option<String> {

@@ -5,6 +5,7 @@
 use super::anova::{Term, middle, terms};
 use super::interval::Interval;
 use super::sample::{drawn, has_spread, mean, scaled, squares};
+use super::within::Cells;
 
 const TREES: usize = 64;
 
@@ -34,6 +35,12 @@ pub(crate) struct Forest {
     unit: f64,
 }
 
+/// Of what a tree expects over the whole grid.
+struct Spread {
+    mean: f64,
+    variance: f64,
+}
+
 /// What a tree grows from: levels in the order in which they are divided.
 struct Ground<'a> {
     counts: &'a [usize],
@@ -50,6 +57,16 @@ impl Forest {
         ordered: &[bool],
         ys: &[f64],
     ) -> Self {
+        Self::with_trees(levels, counts, ordered, ys, TREES)
+    }
+
+    fn with_trees(
+        levels: &[Vec<usize>],
+        counts: &[usize],
+        ordered: &[bool],
+        ys: &[f64],
+        trees: usize,
+    ) -> Self {
         let (ys, unit) = scaled(ys);
         let ys = ys.as_slice();
         let places: Vec<Vec<usize>> = (0..counts.len())
@@ -65,7 +82,7 @@ impl Forest {
         let ground = Ground { counts, levels: &placed, ys };
         let mut random = fastrand::Rng::with_seed(ys.len() as u64);
         let mut unseen = Unseen::new(ys.len());
-        let trees: Vec<Vec<Leaf>> = (0..TREES)
+        let trees: Vec<Vec<Leaf>> = (0..trees)
             .map(|_| {
                 let n = ys.len().min(MOST);
                 let drawn: Vec<usize> = (0..n).map(|_| random.usize(..ys.len())).collect();
@@ -122,6 +139,31 @@ impl Forest {
         (to - from) as f64 / self.counts[axis] as f64
     }
 
+    /// The mean and the variance of a tree over the whole grid; `None` if it has found no difference.
+    fn spread(&self, tree: &[Leaf]) -> Option<Spread> {
+        let weight =
+            |leaf: &Leaf| (0..self.counts.len()).map(|axis| self.part(leaf, axis)).product::<f64>();
+        let mean: f64 = tree.iter().map(|leaf| weight(leaf) * leaf.value).sum();
+        let variance = tree.iter().map(|leaf| weight(leaf) * (leaf.value - mean).powi(2)).sum();
+        has_spread(variance).then_some(Spread { mean, variance })
+    }
+
+    /// The variance of a tree's means by one or two axes.
+    fn variance(&self, tree: &[Leaf], axes: &[usize], mean: f64) -> f64 {
+        let means = self.means(tree, axes);
+        means.iter().map(|own| (own - mean).powi(2)).sum::<f64>() / means.len() as f64
+    }
+
+    /// The part of one axis alone, as [`Forest::terms`] finds it.
+    fn share(&self, axis: usize) -> f64 {
+        let of = |tree: &Vec<Leaf>| {
+            let spread = self.spread(tree)?;
+            Some(self.variance(tree, &[axis], spread.mean) / spread.variance)
+        };
+        let shares: Vec<f64> = self.trees.iter().filter_map(of).collect();
+        if shares.is_empty() { 0.0 } else { self.explained * mean(&shares) }
+    }
+
     /// The parts that each axis and each two have in the variance over the whole grid, in the order of [`terms`], with the middle
     /// 95 % of the trees. What the forest does not explain of observations that a tree has not seen (the out-of-bag error) is noise,
     /// and part of none. `None` where no tree has found any difference.
@@ -129,26 +171,15 @@ impl Forest {
         let terms = terms(self.counts.len());
         let mut shares: Vec<Vec<f64>> = vec![Vec::new(); terms.len()];
         for tree in &self.trees {
-            let weight = |leaf: &Leaf| {
-                (0..self.counts.len()).map(|axis| self.part(leaf, axis)).product::<f64>()
-            };
-            let all: f64 = tree.iter().map(|leaf| weight(leaf) * leaf.value).sum();
-            let total: f64 =
-                tree.iter().map(|leaf| weight(leaf) * (leaf.value - all).powi(2)).sum();
-            if !has_spread(total) {
-                continue;
-            }
-            let variance = |axes: &[usize]| {
-                let means = self.means(tree, axes);
-                means.iter().map(|mean| (mean - all).powi(2)).sum::<f64>() / means.len() as f64
-            };
+            let Some(spread) = self.spread(tree) else { continue };
+            let variance = |axes: &[usize]| self.variance(tree, axes, spread.mean);
             let main: Vec<f64> = (0..self.counts.len()).map(|axis| variance(&[axis])).collect();
             for (term, shares) in terms.iter().zip(&mut shares) {
                 let own = match term[..] {
                     [a, b] => (variance(term) - main[a] - main[b]).max(0.0),
                     _ => main[term[0]],
                 };
-                shares.push(self.explained * own / total);
+                shares.push(self.explained * own / spread.variance);
             }
         }
         if shares.first().is_none_or(Vec::is_empty) {
@@ -162,6 +193,56 @@ impl Forest {
         });
         Some(whole.collect())
     }
+}
+
+/// Trees of a forest that is grown again and again, and the most of its observations.
+const FEW_TREES: usize = 16;
+const FEW: usize = 300;
+
+/// How often an axis is shuffled at most, and after how many parts as large as its own no more: they are too many for an effect at 5 %.
+const SHUFFLES: usize = 59;
+const ENOUGH: usize = 5;
+
+/// Of each axis, how probable a part as large as its own is if the axis does nothing: its levels are shuffled among the combinations that were
+/// observed, and a forest is grown over them. All other axes keep what they explain, which shuffling the metric would take from them.
+pub(crate) fn shuffled(
+    levels: &[Vec<usize>],
+    counts: &[usize],
+    ordered: &[bool],
+    ys: &[f64],
+) -> Vec<f64> {
+    let places = drawn(ys.len(), FEW);
+    let mut levels: Vec<Vec<usize>> = places.iter().map(|at| levels[*at].clone()).collect();
+    let ys: Vec<f64> = places.iter().map(|at| ys[*at]).collect();
+    // Observations of one combination have more in common than its levels, and stay together.
+    let cells = Cells::of(&levels, &[]);
+    let share = |levels: &[Vec<usize>], axis: usize| {
+        Forest::with_trees(levels, counts, ordered, &ys, FEW_TREES).share(axis)
+    };
+    let mut random = fastrand::Rng::with_seed(ys.len() as u64);
+    let mut test = |axis: usize| {
+        let own = share(&levels, axis);
+        let mut of_cells = vec![0; cells.sizes.len()];
+        cells.of.iter().zip(&levels).for_each(|(cell, level)| of_cells[*cell] = level[axis]);
+        let known: Vec<usize> = levels.iter().map(|level| level[axis]).collect();
+        let (mut tried, mut as_large) = (0, 0);
+        while own > 0.0 && tried < SHUFFLES && as_large < ENOUGH {
+            random.shuffle(&mut of_cells);
+            cells
+                .of
+                .iter()
+                .zip(&mut levels)
+                .for_each(|(cell, level)| level[axis] = of_cells[*cell]);
+            tried += 1;
+            as_large += usize::from(share(&levels, axis) >= own);
+        }
+        levels.iter_mut().zip(known).for_each(|(level, known)| level[axis] = known);
+        match as_large {
+            ENOUGH => ENOUGH as f64 / tried as f64,
+            _ => (1 + as_large) as f64 / (1 + tried) as f64,
+        }
+    };
+    (0..counts.len()).map(&mut test).collect()
 }
 
 /// What trees expect of observations that they were not grown from.
@@ -392,6 +473,18 @@ mod tests {
         let ys: Vec<f64> = points.iter().map(|_| random.f64()).collect();
         let terms = Forest::grow(&points, &[4; 3], &[true; 3], &ys).terms().unwrap();
         assert!(terms.iter().map(|term| term.share).sum::<f64>() < 0.1, "{terms:?}");
+    }
+
+    #[test]
+    fn an_axis_without_effect_is_not_shown_beside_one_that_has_much() {
+        let (points, mut ys) = sampled(120, 8, |a, b, _| 4.0 * a + b);
+        let mut random = fastrand::Rng::with_seed(9);
+        ys.iter_mut().for_each(|y| *y += 0.2 * random.f64());
+        let ps = shuffled(&points, &[8; 3], &[true; 3], &ys);
+        assert!(ps[0] < 0.02 && ps[1] < 0.02 && ps[2] > 0.05, "{ps:?}");
+        // By shuffles of the metric, which explain nothing, any part would be one.
+        let terms = Forest::grow(&points, &[8; 3], &[true; 3], &ys).terms().unwrap();
+        assert!(terms[2].share > 0.0, "{terms:?}");
     }
 
     #[test]

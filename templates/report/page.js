@@ -250,7 +250,7 @@ const show = (data) => {
       const bar = make("i", {});
       bar.style.width = `${share}%`;
       const card = make("figure", { class: "card" },
-        make("h3", {}, make("span", {}, isolated(effect.name)), make("span", {}, `${share < 1 ? "< 1" : Math.round(share)} %`)),
+        make("h3", {}, make("span", {}, isolated(effect.name)), make("span", {}, effect.is_shown ? `${share < 1 ? "< 1" : Math.round(share)} %` : "no effect shown")),
         make("div", { class: "bar", "aria-hidden": "true" }, bar));
       cards.append(card);
       const levels = effect.levels.map((level, i) => ({ ...level, i }));

@@ -137,6 +137,58 @@ fn noise_has_no_best_value() {
 }
 
 #[test]
+fn noise_has_no_best_value_without_repetitions_either() {
+    let noise = ["1", "1.3", "1.1", "1.2", "1.1", "1.25", "1.15", "1.05", "1.3"];
+    let world = sweep("[grid]\nlr = [1, 2, 3]\nwidth = [1, 2, 3]\n", &noise);
+    let effects = world.run(&["effects", "-m", "loss", "--min"]);
+    let text = effects.ok();
+    assert!(text.contains("\nlr: no effect shown\nwidth: no effect shown\n"), "{text}");
+    let said = "without repetitions, what both do together cannot be told from noise, and is what each is compared with\n";
+    assert!(text.contains(said), "{text}");
+}
+
+#[test]
+fn a_parameter_of_a_forest_has_an_effect_if_shuffles_show_it() {
+    // Each value once, in an order of its own: `lr` is all, `width` nothing.
+    let at = |i: usize| (i * 17 % 40, i * 7 % 40);
+    let (lr, width): (Vec<String>, Vec<String>) =
+        (0..40).map(|i| (at(i).0.to_string(), at(i).1.to_string())).unzip();
+    let axes = format!("[zip]\nlr = [{}]\nwidth = [{}]\n", lr.join(", "), width.join(", "));
+    let loss = |i: usize| format!("{}.{}", at(i).0 / 4, i * i % 10);
+    let losses: Vec<String> = (0..40).map(loss).collect();
+    let world = sweep(&axes, &losses.iter().map(String::as_str).collect::<Vec<_>>());
+    let effects = world.run(&["effects", "-m", "loss", "--min"]);
+    let text = effects.ok();
+    assert!(text.contains("\nbest lr: ") && text.contains("\nwidth: no effect shown\n"), "{text}");
+    let said = "by a forest over 40 trials (functional ANOVA), because a parameter has more than 32 values; ";
+    assert!(text.contains(said), "{text}");
+    let plot = world.run(&["plot", "effects", "-m", "loss", "-o", "p.svg"]);
+    assert!(plot.ok().contains("no effect shown of width; "), "{}", plot.out);
+}
+
+#[test]
+fn what_three_parameters_do_together_is_no_noise_where_seeds_tell() {
+    // The parity of three: no parameter, and no two, tell anything. A trial is missing.
+    let losses: Vec<String> = (0..8_u32)
+        .flat_map(|at| (0..3).map(move |seed| (at, seed)))
+        .map(|(at, seed)| format!("{}.{}", 1 + at.count_ones() % 2, (at * 5 + seed * 3) % 7))
+        .collect();
+    let mut losses: Vec<&str> = losses.iter().map(String::as_str).collect();
+    losses[4] = "x";
+    let axes = "[grid]\nlr = [1, 2]\nwidth = [1, 2]\ndepth = [1, 2]\n[replicates]\ncount = 3\n";
+    let world = sweep(axes, &losses);
+    let text = world.run(&["effects", "-m", "loss", "--min"]).ok().to_owned();
+    let row: Vec<&str> = text
+        .lines()
+        .find(|line| line.starts_with("lr x width x depth "))
+        .map(|line| line.split_whitespace().collect())
+        .unwrap_or_default();
+    assert!(row[5].parse::<f64>().is_ok_and(|part| part > 60.0), "{text}");
+    assert!(row.last().is_some_and(|p| p.parse::<f64>().is_ok_and(|p| p < 0.01)), "{text}");
+    assert!(text.contains("a grid with gaps") && text.contains(" is noise"), "{text}");
+}
+
+#[test]
 fn single_trials_that_are_left_out_are_named() {
     let world = World::new();
     let code = "echo \"{\\\"acc\\\": $HPCSWEEP_PARAM_V}\" >>$HPCSWEEP_METRICS";
