@@ -132,7 +132,8 @@ impl Effects {
         };
         let noise = percent(grid.noise);
         match grid.error {
-            stats::Error::Repeated if grid.in_common > 0.0 => {
+            // Less is shown as nothing.
+            stats::Error::Repeated if grid.in_common >= 0.0005 => {
                 let alike = percent(grid.in_common);
                 format!("{noise} is noise, and {alike} what repetitions have in common")
             }

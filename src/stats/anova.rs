@@ -4,7 +4,7 @@ use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 
 use super::difference::{resolution, rounded_away};
 use super::interval::{Interval, around};
-use super::least_squares::LeastSquares;
+use super::least_squares::{LeastSquares, Levels, NoGrid};
 use super::sample::{has_spread, mean, scaled, squares};
 use super::within::Cells;
 
@@ -58,24 +58,8 @@ pub(crate) enum Error {
     Nothing,
 }
 
-/// Why observations are not analysed as a grid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoGrid {
-    /// Fewer than half of the combinations were observed.
-    Sparse,
-    /// An axis cannot be told from others: they vary together.
-    Confounded,
-    /// There are gaps, and too many levels for least squares.
-    Large,
-    /// The metric hardly differs.
-    Flat,
-}
-
 /// How often the residuals are drawn again.
 const RESAMPLES: usize = 999;
-
-/// The levels of each observation, one for each axis.
-pub(super) type Levels = [Vec<usize>];
 
 /// The observations by their levels of some axes.
 struct Groups {

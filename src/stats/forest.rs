@@ -154,14 +154,12 @@ impl Forest {
         means.iter().map(|own| (own - mean).powi(2)).sum::<f64>() / means.len() as f64
     }
 
-    /// The part of one axis alone, as [`Forest::terms`] finds it.
-    fn share(&self, axis: usize) -> f64 {
+    /// The variance of the means by one axis, of all trees: what its part is made of, before it is known how much the forest explains.
+    fn main_variance(&self, axis: usize) -> f64 {
         let of = |tree: &Vec<Leaf>| {
-            let spread = self.spread(tree)?;
-            Some(self.variance(tree, &[axis], spread.mean) / spread.variance)
+            self.spread(tree).map_or(0.0, |spread| self.variance(tree, &[axis], spread.mean))
         };
-        let shares: Vec<f64> = self.trees.iter().filter_map(of).collect();
-        if shares.is_empty() { 0.0 } else { self.explained * mean(&shares) }
+        mean(&self.trees.iter().map(of).collect::<Vec<_>>())
     }
 
     /// The parts that each axis and each two have in the variance over the whole grid, in the order of [`terms`], with the middle
@@ -217,7 +215,7 @@ pub(crate) fn shuffled(
     // Observations of one combination have more in common than its levels, and stay together.
     let cells = Cells::of(&levels, &[]);
     let share = |levels: &[Vec<usize>], axis: usize| {
-        Forest::with_trees(levels, counts, ordered, &ys, FEW_TREES).share(axis)
+        Forest::with_trees(levels, counts, ordered, &ys, FEW_TREES).main_variance(axis)
     };
     let mut random = fastrand::Rng::with_seed(ys.len() as u64);
     let mut test = |axis: usize| {

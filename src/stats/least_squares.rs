@@ -5,7 +5,21 @@
 
 use std::ops::Range;
 
-use super::anova::{Levels, NoGrid};
+/// The levels of each observation, one for each axis.
+pub(super) type Levels = [Vec<usize>];
+
+/// Why observations are not analysed as a grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoGrid {
+    /// Fewer than half of the combinations were observed.
+    Sparse,
+    /// An axis cannot be told from others: they vary together.
+    Confounded,
+    /// There are gaps, and too many levels for least squares.
+    Large,
+    /// The metric hardly differs.
+    Flat,
+}
 
 /// Most columns of a model. Factoring takes the time of their third power, for each term.
 const MOST_COLUMNS: usize = 600;

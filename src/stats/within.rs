@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::anova::Levels;
-use super::least_squares::Factor;
+use super::least_squares::{Factor, Levels};
 use super::sample::mean;
 
 /// The most blocks whose effects are found.

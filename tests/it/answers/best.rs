@@ -196,7 +196,7 @@ fn what_matters_is_shown_of_grids_and_of_anything_else() {
     // With a hole in the grid, the method and its tests stay.
     let ran = world.run(&["effects", "-m", "loss", "--min", "--where", "trial != 3"]);
     let lines: Vec<&str> = ran.ok().lines().collect();
-    assert!(lines[1].starts_with("lr         97."), "{}", ran.out);
+    assert!(lines[1].starts_with("lr         93.4 %"), "{}", ran.out);
     assert_eq!(
         lines[3],
         "parts of the variance of 11 trials, a grid with gaps (least squares, each part beyond those of all others; F test), which need not \

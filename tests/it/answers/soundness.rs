@@ -163,7 +163,7 @@ fn a_parameter_of_a_forest_has_an_effect_if_shuffles_show_it() {
     let said = "by a forest over 40 trials (functional ANOVA), because a parameter has more than 32 values; ";
     assert!(text.contains(said), "{text}");
     let plot = world.run(&["plot", "effects", "-m", "loss", "-o", "p.svg"]);
-    assert!(plot.ok().contains("no effect shown of width; "), "{}", plot.out);
+    assert!(plot.whole().contains("no effect shown of width; "), "{}", plot.whole());
 }
 
 #[test]
