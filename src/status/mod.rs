@@ -317,11 +317,7 @@ fn stand(
     let own = (&files.ledger, &files.records);
     let agents = agents::Words::read(&tree, own, &pilots, about_copy.as_ref())?;
     files.look_again(&tree, &heard, open)?;
-    files.ledger.damage(&tree, &mut files.damage)?;
-    if files.records.last_entry() > files.ledger.seq {
-        files.damage.add(&ledger::name(files.ledger.seq + 1), 1);
-    }
-    deck::missing(&tree, !files.ledger.agents.is_empty(), &mut files.damage)?;
+    files.check_ledger(&tree)?;
 
     let known = files.known();
     let is_elsewhere = lock::is_held_by_another(&tree);
@@ -477,6 +473,18 @@ impl Files {
             files.uncalled = hooks::uncalled(tree, all, waves, journal, &record)?;
         }
         Ok(files)
+    }
+
+    /// Adds the damage of the ledger, and what it should have by other files.
+    fn check_ledger(&mut self, tree: &Tree) -> Result<()> {
+        self.ledger.damage(tree, &mut self.damage)?;
+        let last = self.records.last_entry();
+        // Agents go on while the records are read: what they have written since is there now.
+        if last > self.ledger.seq {
+            let seq = Ledger::read(tree)?.seq;
+            self.damage.add(&ledger::name(seq + 1), u64::from(last > seq));
+        }
+        deck::missing(tree, !self.ledger.agents.is_empty(), &mut self.damage)
     }
 
     /// `rows` and then `records`, as they were read, with all other files.
