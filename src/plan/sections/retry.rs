@@ -100,7 +100,7 @@ pub(crate) static RETRY: Section<Retry> = section!("`[retry]`", Retry:
     "exit_codes" => exit_codes: EXIT_CODES, "none",
         "`{ 75 = \"again\" }`: exit codes after which a trial runs again. Other failures of programs are not repeated";
     "budget" => budget: CORE_HOURS, "none",
-        "core-hours: once the attempts of the sweep have used so many, nothing is repeated";
+        "core-hours: once the attempts of the sweep have used so many, nothing is repeated; each counts with the cores that it requested, until its end or now";
 );
 
 /// Growth as written: the factor may be missing.
