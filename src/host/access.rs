@@ -213,7 +213,8 @@ pub(crate) fn check(path: &Path, shared: Shared) -> Result<(), Fault> {
 /// As [`check`].
 pub(crate) fn judge(path: &Path, found: &Metadata, shared: Shared) -> Result<(), Fault> {
     let Some(why) = objection(found, shared) else { return Ok(()) };
-    let hint = match (found.uid() == Uid::effective().as_raw(), shared) {
+    let is_own = found.uid() == Uid::effective().as_raw();
+    let hint = match (is_own, shared) {
         (false, Shared::No) if found.mode() & 0o020 != 0 => format!(
             "{}: a member of the group names the plan that says so, not the folder",
             only(&name_of(found.uid()))
@@ -227,7 +228,8 @@ pub(crate) fn judge(path: &Path, found: &Metadata, shared: Shared) -> Result<(),
         }
     };
     let fault = Fault::machine(format!("`{}` {why}", path.display())).hint(hint);
-    Err(Fault { is_lasting: true, ..fault })
+    // The mode of an own file is soon put right.
+    Err(Fault { is_lasting: !is_own, ..fault })
 }
 
 /// What lies in a guarded folder, by the first name of its path.

@@ -2,6 +2,8 @@
 //! they wait, lose nothing, and hold it against no trial.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::support::agents::{SAYS, SHORT, agent, begun, counts, plan, start, world};
@@ -283,34 +285,52 @@ if __name__ == '__main__':
     }
 }
 
-#[test]
-fn what_cannot_be_read_to_begin_a_trial_is_one_trouble_until_it_can() {
+/// An agent cannot read what it needs to begin its next trials, until that is mended.
+fn is_one_trouble(says: &str, spoil: impl Fn(&Path), mend: impl Fn(&Path)) {
     let world = world(&plan(SAYS, 70, SHORT));
     world.write("events.wait", "");
     let mut first = agent(&world, "first");
     wait_until("it has begun", || begun(&world).len() == 1);
-    let (map, away) = ("results/p/pull/0001.map", "results/p/pull/away");
-    fs::rename(world.path(map), world.path(away)).unwrap();
-    fs::create_dir(world.path(map)).unwrap();
+    let map = world.path("results/p/pull/0001.map");
+    spoil(&map);
     fs::remove_file(world.path("events.wait")).unwrap();
-    wait_until("it says so", || world.read("first").contains("0001.map"));
+    wait_until("it says so", || world.read("first").contains(says));
     // It gives signs of life, which need nothing of what cannot be read.
-    let sign = || {
-        let bundle = world.files("results/p/agents").into_iter().find(|f| f.ends_with(".jsonl"));
-        fs::metadata(world.path("results/p/agents").join(bundle.unwrap()))
-            .unwrap()
-            .modified()
-            .unwrap()
-    };
+    let agents = world.path("results/p/agents");
+    let bundle = world.files("results/p/agents").into_iter().find(|f| f.ends_with(".jsonl"));
+    let bundle = agents.join(bundle.unwrap());
+    let sign = || fs::metadata(&bundle).unwrap().modified().unwrap();
     for _ in 0..4 {
         let last = sign();
         wait_until("another sign of life", || sign() != last);
     }
-    fs::remove_dir(world.path(map)).unwrap();
-    fs::rename(world.path(away), world.path(map)).unwrap();
+    mend(&map);
     let code = first.child.wait().unwrap().code();
     let said = world.read("first");
     assert_eq!((code, counts(&world)), (Some(0), r#"{"done":70}"#.to_owned()), "{said}");
     let lines = |text: &str| said.lines().filter(|line| line.contains(text)).count();
-    assert_eq!((lines("0001.map"), lines("the results tree is back")), (1, 1), "{said}");
+    assert_eq!((lines(says), lines("the results tree is back")), (1, 1), "{said}");
+}
+
+#[test]
+fn what_cannot_be_read_to_begin_a_trial_is_one_trouble_until_it_can() {
+    let away = |map: &Path| map.with_extension("away");
+    let spoil = |map: &Path| {
+        fs::rename(map, away(map)).unwrap();
+        fs::create_dir(map).unwrap();
+    };
+    let mend = |map: &Path| {
+        fs::remove_dir(map).unwrap();
+        fs::rename(away(map), map).unwrap();
+    };
+    is_one_trouble("0001.map", spoil, mend);
+}
+
+#[test]
+fn a_file_that_everybody_may_write_to_by_mistake_ends_no_agent() {
+    let set = |map: &Path, mode: u32| {
+        fs::set_permissions(map, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let says = "can be written by every user";
+    is_one_trouble(says, |map| set(map, 0o666), |map| set(map, 0o644));
 }

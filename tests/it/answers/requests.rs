@@ -1,4 +1,4 @@
-//! What trials asked for: all answers say the same, whoever ran a trial, and a budget counts it in one way.
+//! What trials requested: every verb says the same, whoever ran a trial. A budget adds up the same requests.
 
 use hpcsweep::tree::line;
 use hpcsweep::tree::records::{End, Event};
