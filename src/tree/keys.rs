@@ -20,9 +20,13 @@ const DIGITS: usize = 16;
 impl Key {
     /// That of a whole key, as tables have it; `None` of any other text.
     pub(crate) fn of(key: &str) -> Option<Self> {
-        let digits = key.get(..DIGITS)?;
-        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        u64::from_str_radix(digits, 16).ok().filter(|_| is_hex).map(Self)
+        Self::of_digits(key.as_bytes())
+    }
+
+    fn of_digits(key: &[u8]) -> Option<Self> {
+        let digits = key.get(..DIGITS)?.iter();
+        let mut values = digits.map(|digit| char::from(*digit).to_digit(16).map(u64::from));
+        values.try_fold(0, |number, value| Some(number << 4 | value?)).map(Self)
     }
 
     pub(in crate::tree) fn number(self) -> u64 {
@@ -87,7 +91,7 @@ impl<'a> Keys<'a> {
         match &self.0 {
             Source::All(tables) => {
                 let after = tables.partition_point(|table| table.first <= wanted);
-                Key::of(tables.get(after.checked_sub(1)?)?.of(wanted)?)
+                Key::of_digits(tables.get(after.checked_sub(1)?)?.of(wanted)?)
             }
             Source::One { tree, trial, key } => {
                 let read = || Key::of(&table::find(tree, *trial).ok()?.1.key);

@@ -741,12 +741,8 @@ impl Keys {
         Ok(are_keys(head, &lines).then_some(Self { first: head.first, lines }))
     }
 
-    /// That of a trial of the table.
-    pub(in crate::tree) fn of(&self, trial: u64) -> Option<&str> {
-        std::str::from_utf8(self.digits(trial)?).ok()
-    }
-
-    fn digits(&self, trial: u64) -> Option<&[u8]> {
+    /// The digits of that of a trial of the table.
+    pub(in crate::tree) fn of(&self, trial: u64) -> Option<&[u8]> {
         let place = trial.checked_sub(self.first)?.checked_mul(KEY)?;
         let lines = self.lines.get(usize::try_from(place).ok()?..)?;
         lines.get(..KEY as usize)?.strip_suffix(b"\n")
@@ -754,10 +750,10 @@ impl Keys {
 
     /// Whether a row with this line is one of the table's: rows of another table may stand in its place.
     fn has(&self, trial: u64, line: &[u8]) -> bool {
-        // Quotes within texts are escaped, and no other member of a row has the name.
-        let place = line.windows(NAME.len()).position(|bytes| bytes == NAME);
+        // Quotes within texts are escaped, and no other member of a row has the name. Most places differ in this byte.
+        let place = line.windows(NAME.len()).position(|bytes| bytes[2] == b'k' && bytes == NAME);
         let key = place.and_then(|place| line[place + NAME.len()..].split(|&b| b == b'"').next());
-        key.is_some() && key == self.digits(trial)
+        key.is_some() && key == self.of(trial)
     }
 }
 
