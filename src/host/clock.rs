@@ -1,7 +1,6 @@
 //! The wall clock, the monotonic clock, and that of a process without the time in which it was suspended.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Once, OnceLock};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::SigSet;
@@ -9,11 +8,16 @@ use nix::sys::signal::SigSet;
 /// The beats of a thread that does nothing but beat. It stands still while its process is suspended, and does not while
 /// another thread waits for a disk or a core.
 #[derive(Debug)]
-struct Beats {
+struct Beats(Mutex<Heard>);
+
+/// What the beats so far say. Both change under one lock: after a suspension all threads go on at once, and one that saw
+/// the last beat without the time that it adds would believe that it had been awake.
+#[derive(Debug)]
+struct Heard {
     /// The last beat, in milliseconds; 0 before the first.
-    last_ms: AtomicU64,
+    last_ms: u64,
     /// For how long there should have been beats and were none.
-    suspended_ms: AtomicU64,
+    suspended_ms: u64,
 }
 
 static BEATS: Beats = Beats::new();
@@ -25,16 +29,38 @@ impl Beats {
     const DELAY: Duration = Duration::from_secs(5);
 
     const fn new() -> Self {
-        Self { last_ms: AtomicU64::new(0), suspended_ms: AtomicU64::new(0) }
+        Self(Mutex::new(Heard { last_ms: 0, suspended_ms: 0 }))
     }
 
-    /// Beats at `now_ms`, and adds the time since the last beat that was none of this process.
-    fn beat(&self, now_ms: u64) {
-        let last_ms = self.last_ms.fetch_max(now_ms, Ordering::AcqRel);
-        let late = now_ms.saturating_sub(last_ms).saturating_sub(Self::PERIOD.as_millis() as u64);
-        if last_ms > 0 && u128::from(late) > Self::DELAY.as_millis() {
-            self.suspended_ms.fetch_add(late, Ordering::AcqRel);
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Beats at the time that `now_ms` says.
+    fn beat(&self, now_ms: impl FnOnce() -> u64) {
+        self.heard().beat(now_ms());
+    }
+
+    /// For how long the process was suspended until now, in milliseconds; 0 without a beat.
+    fn suspended_ms(&self, now_ms: impl FnOnce() -> u64) -> u64 {
+        let mut heard = self.heard();
+        // After a suspension this thread may run before the one that beats.
+        if heard.last_ms > 0 {
+            heard.beat(now_ms());
         }
+        heard.suspended_ms
+    }
+}
+
+impl Heard {
+    /// Beats at `now_ms`, and adds the time since the last beat that was none of this process.
+    fn beat(&mut self, now_ms: u64) {
+        let late =
+            now_ms.saturating_sub(self.last_ms).saturating_sub(Beats::PERIOD.as_millis() as u64);
+        if self.last_ms > 0 && u128::from(late) > Beats::DELAY.as_millis() {
+            self.suspended_ms += late;
+        }
+        self.last_ms = self.last_ms.max(now_ms);
     }
 }
 
@@ -49,11 +75,13 @@ fn monotonic_ms() -> u64 {
 pub(crate) fn notice_suspensions() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
+        // The thread may get no core for a while.
+        BEATS.beat(monotonic_ms);
         let beat = || {
             // A signal is for the threads that listen.
             let _ = SigSet::all().thread_block();
             loop {
-                BEATS.beat(monotonic_ms());
+                BEATS.beat(monotonic_ms);
                 std::thread::sleep(Beats::PERIOD);
             }
         };
@@ -64,13 +92,9 @@ pub(crate) fn notice_suspensions() {
 
 /// The monotonic clock, which stood still while this process was suspended; see [`notice_suspensions`].
 pub(crate) fn awake() -> Instant {
-    // After a suspension this thread may run before the one that beats.
-    if BEATS.last_ms.load(Ordering::Acquire) > 0 {
-        BEATS.beat(monotonic_ms());
-    }
-    let suspended = Duration::from_millis(BEATS.suspended_ms.load(Ordering::Acquire));
+    // Read first: what a suspension between the two adds is then subtracted without having been added.
     let now = Instant::now();
-    now.checked_sub(suspended).unwrap_or(now)
+    now.checked_sub(Duration::from_millis(BEATS.suspended_ms(monotonic_ms))).unwrap_or(now)
 }
 
 /// Seconds since 1970-01-01 UTC, rounded to milliseconds.
@@ -183,8 +207,8 @@ mod tests {
     fn what_no_beat_was_heard_for_is_suspended_time_once() {
         let beats = Beats::new();
         let suspended = |at_ms: &[u64]| {
-            at_ms.iter().for_each(|ms| beats.beat(*ms));
-            beats.suspended_ms.load(Ordering::Acquire)
+            at_ms.iter().for_each(|ms| beats.beat(|| *ms));
+            beats.heard().suspended_ms
         };
         assert_eq!(suspended(&[70_000, 70_500, 71_000]), 0);
         // A busy machine.
@@ -193,5 +217,23 @@ mod tests {
         // Another thread was told of the time before, and comes late.
         assert_eq!(suspended(&[80_000, 98_000]), 19_500);
         assert_eq!(suspended(&[108_500]), 29_500);
+    }
+
+    #[test]
+    fn all_threads_that_go_on_after_a_suspension_know_of_it() {
+        for _ in 0..2_000 {
+            let beats = Beats::new();
+            beats.beat(|| 1_000);
+            let together = std::sync::Barrier::new(3);
+            let goes_on = || {
+                together.wait();
+                beats.suspended_ms(|| 21_500)
+            };
+            let told = std::thread::scope(|scope| {
+                let threads = [(); 3].map(|()| scope.spawn(goes_on));
+                threads.map(|thread| thread.join().unwrap())
+            });
+            assert_eq!(told, [20_000; 3]);
+        }
     }
 }

@@ -150,7 +150,7 @@ impl Attempt<'_> {
         let log_path = job.tree.log(job.row.id, self.recorder.run);
         let log = room::wait(job, self.signals, |_| open_log(&log_path))
             .map_err(|error| NotStarted::Failed(error, 4))?;
-        let at = Instant::now();
+        let at = clock::awake();
         let is_synced = prepared.sync.is_some();
         if is_synced {
             prepared.scratch.follow_reduced();

@@ -129,8 +129,8 @@ pub(crate) fn overheard(
         .map(Stop::Signal)
 }
 
-/// Waits for the end of a program that was started at `start`, and measures it. `on` is called with each event and may ask
-/// for a stop by returning one. [`overheard`] follows.
+/// Waits for the end of a program that was started at `start`, by [`clock::awake`], and measures it. `on` is called with
+/// each event and may ask for a stop by returning one. [`overheard`] follows.
 pub(crate) fn wait(
     child: &mut Child,
     start: Instant,
@@ -141,7 +141,6 @@ pub(crate) fn wait(
 ) -> Termination {
     let mut stop: Option<(Stop, Instant)> = None;
     let mut killed = false;
-    let suspended = Instant::now().saturating_duration_since(clock::awake());
     let mut notice = limits.notice;
     // The first look comes soon, later ones at the pace of the clock.
     let mut nap = Duration::from_millis(50).min(limits.tick);
@@ -152,13 +151,13 @@ pub(crate) fn wait(
             && let Ok(Some((status, spent))) = process::reap(child.id())
         {
             let at = Instant::now();
-            let slept = at.saturating_duration_since(clock::awake()).saturating_sub(suspended);
+            let used = clock::awake().saturating_duration_since(start);
             process::end_but_filters(limits.helper.as_slice(), None);
             // Whatever the program left running ends with it, also what has left its group or session.
             process::kill_group(child, Signal::SIGKILL);
             let strays = process::end_strays(limits.helper);
             return Termination {
-                exit: Exit::of(status, (at - start).saturating_sub(slept), has_handler),
+                exit: Exit::of(status, used, has_handler),
                 stop: stop.map(|(why, _)| why),
                 asked_at: stop.map(|(_, at)| at),
                 is_warned: limits.notice.is_some() && notice.is_none(),

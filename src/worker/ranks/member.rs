@@ -14,7 +14,7 @@ use crate::attempt::stop::Stop;
 use crate::cause::{self, Cause, Why};
 use crate::fault::{self, Fault, Kind};
 use crate::host::signal::Signals;
-use crate::host::{process, vars};
+use crate::host::{clock, process, vars};
 use crate::rank;
 use crate::tree::records::Used;
 use crate::worker::Job;
@@ -144,7 +144,7 @@ impl Started {
         let mut prepared = prepare::prepare(job, number, torch).map_err(|error| why(&error))?;
         let nowhere = File::options().append(true).open("/dev/null");
         let nowhere = nowhere.map_err(|_| Why::new(Cause::Unknown, "cannot open /dev/null"))?;
-        let at = Instant::now();
+        let at = clock::awake();
         let is_synced = prepared.sync.is_some();
         let meter = Meter::of_rank(job);
         prepared.limit(clock_of(job).deadline);
