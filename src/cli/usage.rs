@@ -49,7 +49,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             false => named.status(tree, identity, context)?,
         };
         named.wanted.narrow(std::slice::from_mut(&mut status))?;
-        status.damage.iter().for_each(|damaged| context.out.warn(&format!("left out: {damaged}")));
+        status
+            .damage
+            .iter()
+            .for_each(|damaged| context.out.leave_out(&format!("left out: {damaged}")));
         let report = usage::report(&taken.ended(&status), args.margin);
         if args.json {
             let told = Told {

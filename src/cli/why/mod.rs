@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         let events = events::of(&tree, &identity.token, &mut damage)?;
         // Of a writer that is in the middle of a line nothing is damaged.
         for damaged in damage.settle(|_| true) {
-            context.out.warn(&format!("{damaged}; left out"));
+            context.out.leave_out(&format!("{damaged}; left out"));
         }
         match args.json {
             true => events.iter().try_for_each(|event| {
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             })?,
             false => context.out.page(&events::page(&identity.name, &events)),
         }
-        return Ok(0);
+        return Ok(u8::from(context.out.has_left_out()));
     }
     let site = context.site()?;
     let whom = (!args.offline).then_some((&site, &context.vars));
@@ -64,8 +64,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .into());
     }
     let facts = Facts::read(&status, &meant, whom)?;
+    let mut is_damaged = false;
     for (i, trial) in meant.into_iter().enumerate() {
         let Some(sight) = facts.of(trial)? else { continue };
+        is_damaged |= sight.is_damaged();
         if args.json {
             context.out.json(&sight)?;
         } else {
@@ -77,5 +79,5 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     drop(facts);
     status.leave();
-    Ok(0)
+    Ok(u8::from(is_damaged || context.out.has_left_out()))
 }

@@ -307,6 +307,11 @@ fn tried(record: &Record) -> Vec<Tried> {
 }
 
 impl Sight {
+    /// Whether damaged files may have held more about it.
+    pub(super) fn is_damaged(&self) -> bool {
+        !self.damaged.is_empty()
+    }
+
     /// The answer as lines of text; what is not known has no line.
     pub(super) fn page(&self) -> String {
         let mut text = format!("trial {} of {}: {}", self.trial, self.sweep, self.state);

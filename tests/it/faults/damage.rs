@@ -453,10 +453,14 @@ fn a_folder_or_a_pipe_in_the_place_of_a_record_costs_its_trial_alone() {
             &["collect"],
             &["why", "1"],
             &["why"],
+            &["usage"],
             &["submit", "plan.toml", "--local", "--dry-run"],
         ] {
             let ran = world.run(verb);
             assert!(ran.whole().contains(said), "{verb:?}: {}", ran.whole());
+            // An answer that leaves something out says so also to scripts.
+            let is_answer = verb[0] != "submit";
+            assert_eq!(ran.code, i32::from(is_answer), "{verb:?}: {}", ran.whole());
         }
         // Its trial runs again, under another number.
         world.run(&["submit", "plan.toml", "--local", "-q"]);
