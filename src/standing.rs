@@ -360,7 +360,8 @@ impl Known<'_, '_> {
     fn recorded(&self, state: State, attempt: &Attempt) -> Standing {
         let own = attempt.cause().unwrap_or(Cause::Unknown);
         let is_outside = matches!(own, Cause::Stopped | Cause::Signal | Cause::Unknown);
-        let told = self.word().and_then(Word::cause).filter(|_| is_outside);
+        let before = attempt.told.as_ref().map(|told| told.cause);
+        let told = self.word().and_then(Word::cause).or(before).filter(|_| is_outside);
         let why = attempt.why();
         let by = self.element.map_or("", |element| &element.reason);
         match told {

@@ -157,6 +157,7 @@ mod tests {
             chains: crate::graph::Mapping::default(),
             arrays: vec![array],
             learnt: Vec::new(),
+            ended: Vec::new(),
         };
         let waves = vec![(wave, vec![0, 1, 2])];
         let record = |trial: u64, state: Option<(Outcome, i32)>| {

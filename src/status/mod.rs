@@ -39,7 +39,7 @@ use crate::tree::records::{self, Attempt, ByTrial, Outcome, Record};
 use crate::tree::shard::Shards;
 use crate::tree::table::{self, Head, Readable, Row, Which};
 use crate::tree::terms::{self, Dropped, Terms};
-use crate::tree::waves::{self, Array, Wave};
+use crate::tree::waves::{self, Array, Ended, Wave};
 use crate::tree::{Identity, Tree, lock};
 use ask::Heard;
 use feeder::Fed;
@@ -103,6 +103,8 @@ pub struct Status {
     /// Trials that are held, or run though they have ended; empty unless [`of_all`] was called.
     pub(crate) jobs_of: JobsOf,
     asked: bool,
+    /// Why earlier attempts ended, as submissions have written it down.
+    ended: Vec<Ended>,
 }
 
 /// Trials by the scheduler's state of their jobs.
@@ -317,6 +319,8 @@ fn stand(
     let own = (&files.ledger, &files.records);
     let agents = agents::Words::read(&tree, own, &pilots, about_copy.as_ref())?;
     files.look_again(&tree, &heard, open)?;
+    let ended: Vec<Ended> = files.waves.iter().flat_map(|(wave, _)| wave.ended.clone()).collect();
+    ended.iter().for_each(|ended| ended.tell_all(&mut files.records));
     files.check_ledger(&tree)?;
 
     let known = files.known();
@@ -417,6 +421,7 @@ fn stand(
         code,
         damage,
         jobs_of,
+        ended,
     })
 }
 
@@ -885,7 +890,8 @@ impl Status {
             let (tree, token) = (&self.tree, &self.identity.token);
             let read = records::briefly(tree, token, &lacks, &mut Damage::default())?;
             let own = read.into_whole().into_iter().filter(|(trial, _)| lacks(*trial));
-            let own: Vec<(u64, Record)> = own.collect();
+            let mut own: HashMap<u64, Record> = own.collect();
+            self.ended.iter().for_each(|ended| ended.tell_all(&mut own));
             self.records.extend(own);
         }
         Ok(())

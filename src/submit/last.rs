@@ -125,6 +125,7 @@ mod tests {
             chains: Mapping::Elementwise,
             arrays: Vec::new(),
             learnt: Vec::new(),
+            ended: Vec::new(),
         };
         waves::write(&tree, &wave(1, "slurm", 1.0), &[]).unwrap();
         assert_eq!(Way::of(&tree).unwrap(), Way::Arrays(SchedulerKind::Slurm));

@@ -1,10 +1,11 @@
 //! Trials that a scheduler may still run: `--retry` does not submit them again, and they run nowhere else.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
 
 use super::Source;
+use crate::cause::Cause;
 use crate::fault::Fault;
 use crate::host::Vars;
 use crate::idset::IdSet;
@@ -14,7 +15,8 @@ use crate::submit::again::Again;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{self, Diff};
 use crate::tree::journal::Journal;
-use crate::tree::records::{Outcome, Record};
+use crate::tree::records::{self, Outcome, Record, Told};
+use crate::tree::waves::Ended;
 use crate::tree::{Identity, Tree, table};
 
 /// What `--retry` is about.
@@ -24,6 +26,8 @@ pub(super) struct Retry {
     pub(super) bad: HashSet<u64>,
     /// Those whose record has a bad end while the scheduler still has their job: it may be ending, or run them again.
     pub(super) busy: BTreeSet<u64>,
+    /// Why the last attempts of trials ended, where their records do not say so.
+    ended: Vec<Ended>,
 }
 
 impl Retry {
@@ -31,6 +35,17 @@ impl Retry {
     pub(super) fn of(mut self, again: &Again) -> Self {
         self.bad.retain(|trial| again.has(*trial));
         self
+    }
+
+    /// What is to be kept of the ends of these trials, which are submitted again.
+    pub(super) fn ended(&self, trials: &[u64]) -> Vec<Ended> {
+        let trials = IdSet::of_trials(trials.iter().copied());
+        let of = |ended: &Ended| {
+            let own = IdSet::of_numbers(&ended.trials).unwrap_or_default();
+            let own = own.iter().map(u64::from).filter(|trial| trials.has(*trial));
+            Ended { trials: IdSet::of_trials(own).to_string(), ..ended.clone() }
+        };
+        self.ended.iter().map(of).filter(|ended| !ended.trials.is_empty()).collect()
     }
 
     /// The note about the trials of this plan that were to run again and are left alone, if there are any.
@@ -68,7 +83,33 @@ pub(super) fn of_status(status: &Status) -> Result<Retry> {
     let bad = status.trials().filter(|(_, s)| s.state.is_bad()).map(|(row, _)| row.id);
     let has_failed = |id: &u64| status.records.get(id).is_some_and(has_ended_badly);
     let open = status.trials().filter(|(_, s)| !s.state.is_final()).map(|(row, _)| row.id);
-    Ok(Retry { bad: bad.filter(has_run).collect(), busy: open.filter(has_failed).collect() })
+    Ok(Retry {
+        bad: bad.filter(has_run).collect(),
+        busy: open.filter(has_failed).collect(),
+        ended: ended(status),
+    })
+}
+
+/// Why the last attempts of trials without success ended, where their records do not say so.
+fn ended(status: &Status) -> Vec<Ended> {
+    let mut groups: BTreeMap<(String, Cause, String), Vec<u64>> = BTreeMap::new();
+    for (row, standing) in status.trials().filter(|(_, standing)| standing.state.is_bad()) {
+        let last = status.records.get(&row.id).and_then(Record::decisive);
+        let Some((cause, last)) = standing.cause.zip(last) else { continue };
+        let Some(job) = last.start.job.as_deref().filter(|_| last.bundle.is_none()) else {
+            continue;
+        };
+        let reason = if last.why() == standing.reason { "" } else { &*standing.reason };
+        if last.cause() != Some(cause) {
+            let key = (records::array_of(job), cause, reason.to_owned());
+            groups.entry(key).or_default().push(row.id);
+        }
+    }
+    let one = |((job, cause, reason), trials): (_, Vec<u64>)| {
+        let told = Told { cause, reason };
+        Ended { trials: IdSet::of_trials(trials).to_string(), job, told }
+    };
+    groups.into_iter().map(one).collect()
 }
 
 /// How the trials of a sweep stand, the scheduler asked.

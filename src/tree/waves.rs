@@ -2,6 +2,7 @@
 //! the wave; `waves/0001.map` has the trial of every element (see [`super::numbers`]), array after array. An
 //! element finds its trial with one small read.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::damage::Damage;
+use super::records::{Record, Told};
 use super::{FORMAT, Tree, first_format, numbers, read_document, write_document};
 use crate::fault::Fault;
 use crate::graph::Mapping;
@@ -36,6 +38,37 @@ pub struct Wave {
     /// What was learnt from trials before, where the plan says `"auto"`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) learnt: Vec<Learnt>,
+    /// Why earlier attempts of its trials ended, where others than the records said so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ended: Vec<Ended>,
+}
+
+/// Why attempts ended, of trials that are submitted again: later, only their new jobs are asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    /// The trials, as `0-9,14`.
+    pub(crate) trials: String,
+    /// The scheduler's id of the job or array in which the attempts ran.
+    pub(crate) job: String,
+    /// The cause, and the words for it.
+    #[serde(flatten)]
+    pub(crate) told: Told,
+}
+
+impl Ended {
+    /// Tells a record of one of its trials.
+    fn tell(&self, record: &mut Record) {
+        if let Some(last) = record.attempts.iter_mut().rfind(|own| own.is_of_job(&self.job)) {
+            last.told = Some(self.told.clone());
+        }
+    }
+
+    /// Tells the records of its trials.
+    pub(crate) fn tell_all(&self, records: &mut HashMap<u64, Record>) {
+        for trial in IdSet::of_numbers(&self.trials).unwrap_or_default().iter().map(u64::from) {
+            records.get_mut(&trial).into_iter().for_each(|record| self.tell(record));
+        }
+    }
 }
 
 /// Trials whose request was learnt from others.

@@ -1,5 +1,7 @@
 //! One trial of a dashboard: its parameters, its attempts, and the end of what it printed.
 
+use std::collections::HashMap;
+
 use anyhow::Result;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -9,7 +11,7 @@ use super::draw::View;
 use crate::cli::logs::output::Output;
 use crate::collect::text;
 use crate::tree::records::{self, Attempt};
-use crate::tree::{Tree, table};
+use crate::tree::{Tree, table, waves};
 use crate::words::{duration, printable, short};
 
 /// Lines of the log that are kept.
@@ -39,6 +41,11 @@ impl Trial {
     pub(super) fn read(tree: &Tree, trial: u64, now: f64) -> Result<Self> {
         let (_, row) = table::find(tree, trial)?;
         let (record, _) = records::of_trial(tree, trial)?;
+        let mut records = HashMap::from([(trial, record)]);
+        // The status reports a damaged wave.
+        let waves = waves::read(tree).unwrap_or_default();
+        waves.iter().flat_map(|wave| &wave.ended).for_each(|ended| ended.tell_all(&mut records));
+        let record = records.remove(&trial).unwrap_or_default();
         let output = Output::of(tree, trial, &record)?;
         let log = output.tail(LINES)?;
         let one = |(i, attempt): (usize, &Attempt)| {

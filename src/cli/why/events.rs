@@ -65,6 +65,11 @@ pub(super) fn of(tree: &Tree, token: &str, damage: &mut Damage) -> Result<Vec<Ev
             let ids = IdSet::of_numbers(&learnt.trials).unwrap_or_default();
             ids.iter().for_each(|id| say(wave.created, Some(u64::from(id)), learnt.why.clone()));
         }
+        for ended in &wave.ended {
+            let what = format!("submitted again after: {}", ended.told.cause.word());
+            let ids = IdSet::of_numbers(&ended.trials).unwrap_or_default();
+            ids.iter().for_each(|id| say(wave.created, Some(u64::from(id)), what.clone()));
+        }
     }
     Journal::entries(tree, |entry| match entry {
         journal::Entry::Answer { array, time, job, .. } => {

@@ -245,6 +245,7 @@ impl Submission<'_> {
             chains: Mapping::Elementwise,
             arrays: vec![array.clone()],
             learnt: Vec::new(),
+            ended: Vec::new(),
         };
         waves::write(&self.tree, &wave, &[])?;
         let given_up = std::mem::take(&mut waves.given_up);

@@ -19,7 +19,7 @@ use crate::submit::{Source, check_requests, grow, retry, snapshot};
 use crate::tree::Tree;
 use crate::tree::journal::Journal;
 use crate::tree::records::Record;
-use crate::tree::waves::{Array, Repeat, Wave};
+use crate::tree::waves::{Array, Wave};
 use crate::tree::{records, waves};
 use crate::words::{count, thousands};
 
@@ -241,10 +241,9 @@ impl Submission<'_> {
         let is_followed = auto || !divided.held.is_empty();
         let portion = choice.within(free, todo, (is_fed, is_followed))?;
         let is_awaited = !portion.left.is_empty() || !divided.held.is_empty();
-        let needs_feeder = (auto || is_awaited) && !is_fed;
-        let repeats = needs_feeder.then(|| options.retry.repeats(&portion.left, &again.bad));
+        let again = (&again, (auto || is_awaited) && !is_fed);
         let (wave, mapped) =
-            self.write_wave(source, options, (&portion, &mut divided), known, repeats)?;
+            self.write_wave(source, options, (&portion, &mut divided), known, again)?;
         let Portion { todo, left, rules, .. } = &portion;
         self.explain(todo.len(), rules, &mapped, tell);
         if let Some(room) = room.filter(|_| !left.is_empty()) {
@@ -255,21 +254,23 @@ impl Submission<'_> {
         Ok(Next { put_off, left, held, is_fed: fed, ..Next::default() })
     }
 
-    /// Writes a portion down as a wave, with a feeder behind it where one is to repeat so many trials or to submit more. Returns
-    /// the wave, and how its chains are mapped.
+    /// Writes a portion down as a wave, with a feeder behind it where that `needs_feeder` to repeat trials or to submit more.
+    /// Returns the wave, and how its chains are mapped.
     fn write_wave(
         &self,
         source: &Source,
         options: &ArrayOptions,
         (portion, divided): (&Portion, &mut Divided),
         (before, records): (&Before<'_>, &HashMap<u64, Record>),
-        repeats: Option<Vec<Repeat>>,
+        (again, needs_feeder): (&retry::Retry, bool),
     ) -> Result<(Wave, Mapped)> {
         let Portion { todo, left, rules, .. } = portion;
         let target = self.scheduler.facts().kind.word();
         let (mut wave, order, mapped) =
             wave::plan(&self.tree, target, todo, rules, before, records)?;
-        if let Some(repeats) = repeats {
+        wave.ended = again.ended(&order);
+        if needs_feeder {
+            let repeats = options.retry.repeats(left, &again.bad);
             let earlier = before.open(records).into_iter().map(|(array, _)| array);
             let is_elementwise = self.scheduler.facts().is_elementwise;
             let is_short = !left.is_empty();

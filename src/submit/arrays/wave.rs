@@ -323,6 +323,7 @@ pub(crate) fn plan(
         chains: mapped.mapping,
         arrays: graph.arrays.iter().enumerate().map(one).collect(),
         learnt: Vec::new(),
+        ended: Vec::new(),
     };
     Ok((wave, graph.order, mapped))
 }

@@ -316,6 +316,7 @@ fn add(tree: &Tree, kind: SchedulerKind, ask: &Ask, n: u64) -> Result<(Wave, Arr
         chains: Mapping::Elementwise,
         arrays: vec![array.clone()],
         learnt: Vec::new(),
+        ended: Vec::new(),
     };
     waves::write(tree, &wave, &[])?;
     Ok((wave, array))

@@ -112,6 +112,17 @@ pub struct Attempt {
     pub(crate) run: u32,
     /// Where an agent has recorded it.
     pub bundle: Option<Place>,
+    /// Why it ended, where its record does not say so and a submission has written it down.
+    pub(crate) told: Option<Told>,
+}
+
+/// Why an attempt ended, by its scheduler or the log of its job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    pub(crate) cause: Cause,
+    /// In words; empty where those of the record say it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) reason: String,
 }
 
 impl Attempt {
@@ -144,6 +155,7 @@ impl Attempt {
             unread: 0,
             run,
             bundle,
+            told: None,
         }
     }
 
@@ -263,7 +275,7 @@ impl Attempt {
         }
     }
 
-    /// As [`End::why`]; for an attempt without an end, why it was asked to stop.
+    /// As [`End::why`]; for an attempt without an end, why it was asked to stop, or what others said of it.
     pub fn why(&self) -> String {
         let end = self.end.as_ref().and_then(|end| end.reason.clone());
         let is_done = self.outcome() == Some(Outcome::Done);
@@ -271,7 +283,8 @@ impl Attempt {
             true => format!("it had left its result before it was stopped: {reason}"),
             false => reason.clone(),
         };
-        let words = end.or_else(|| self.stopped.as_ref().map(stop));
+        let told = self.told.as_ref().map(|told| told.reason.clone());
+        let words = end.or_else(|| self.stopped.as_ref().map(stop)).or(told);
         why(self.end.as_ref(), words)
     }
 }
@@ -315,14 +328,15 @@ impl Record {
         self.attempts.iter().any(|own| from < own.start.time && own.start.time < to)
     }
 
-    /// Why an attempt ended without success, as far as the records say it: one that its job ran again was given back
+    /// Why an attempt ended without success, as far as the records and submissions say it: one that its job ran again was given back
     /// to the queue, and one without an end before another was lost with its worker.
     pub(crate) fn cause_of(&self, place: usize) -> Option<Cause> {
         let attempt = &self.attempts[place];
         let next = self.attempts.get(place + 1);
         let is_same_job = next
             .is_some_and(|next| next.start.job.is_some() && next.start.job == attempt.start.job);
-        match attempt.cause() {
+        let told = attempt.told.as_ref().map(|told| told.cause);
+        match told.or(attempt.cause()) {
             Some(Cause::Stopped) if is_same_job => Some(Cause::Requeued),
             None if attempt.end.is_none() && next.is_some() => Some(Cause::WorkerLost),
             cause => cause,

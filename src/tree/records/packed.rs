@@ -80,8 +80,19 @@ impl Out<'_> {
     }
 
     fn attempt(&mut self, attempt: &Attempt) {
-        let Attempt { start, end, stopped, stopped_at, metrics, unread, run, bundle, is_orphan } =
-            attempt;
+        // What was told of it stands in a wave.
+        let Attempt {
+            start,
+            end,
+            stopped,
+            stopped_at,
+            metrics,
+            unread,
+            run,
+            bundle,
+            is_orphan,
+            told: _,
+        } = attempt;
         self.start(start);
         self.maybe(end.as_ref(), Self::end);
         self.maybe(stopped.as_ref(), |out, (state, reason)| {
@@ -375,7 +386,15 @@ impl<'a> In<'a> {
         })?;
         let (unread, run) = (self.number()?, self.short()?);
         let (bundle, is_orphan) = (self.maybe(Self::place)?, self.flag()?);
-        Some(Attempt { start, end, stopped, stopped_at, metrics, unread, run, bundle, is_orphan })
+        Some(Attempt {
+            end,
+            stopped,
+            stopped_at,
+            metrics,
+            unread,
+            is_orphan,
+            ..Attempt::begun(start, run, bundle)
+        })
     }
 
     fn place(&mut self) -> Option<Place> {
@@ -516,15 +535,13 @@ mod tests {
             unreachable!("a start and an end")
         };
         Attempt {
-            start,
             end: Some(end),
             stopped: Some((Outcome::Timeout, "s".into())),
             stopped_at: Some(f64::NAN),
             metrics: vec![Spot { at: 9, len: 400 }, Spot { at: 3, len: 0 }],
             unread: 2,
-            run: 7,
-            bundle: None,
             is_orphan: false,
+            ..Attempt::begun(start, 7, None)
         }
     }
 

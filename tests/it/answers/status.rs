@@ -182,6 +182,56 @@ fn a_later_job_that_ends_before_its_worker_begins_says_why() {
     assert_eq!(status["trials"][0]["cause"], "node-failure", "{status}");
 }
 
+/// Only the newest job of a trial is asked about, and the accounting forgets: what was known of the earlier one is kept.
+#[test]
+fn the_cause_of_an_attempt_is_kept_when_its_trial_is_submitted_again() {
+    let world = with_accounting("[ -e mended ] || { kill -TERM $PPID; exec sleep 600; }\n");
+    element(&world, 0);
+    answer(&world, "sacct", "101_0|PREEMPTED|None|x\n");
+    world.program("sbatch", "#!/bin/sh\necho 102\n");
+    world.run(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+    let causes = |world: &World| -> (String, String) {
+        let why: Value =
+            serde_json::from_str(world.run(&["why", "0", "--json", "--offline"]).ok()).unwrap();
+        let attempts = why["attempts"].as_array().unwrap();
+        let all: Vec<&str> =
+            attempts.iter().map(|own| own["cause"].as_str().unwrap_or("-")).collect();
+        let table = ["collect", "--attempts", "--format", "csv", "--columns", "cause", "--offline"];
+        (all.join(" "), world.run(&table).out.lines().skip(1).collect::<Vec<_>>().join(" "))
+    };
+    answer(&world, "sacct", "102_0|PENDING|None|x\n");
+    assert_eq!(causes(&world), ("preempted".to_owned(), "preempted".to_owned()));
+    // The second job is gone before it began, and nobody knows anything any more.
+    answer(&world, "sacct", "");
+    assert_eq!(world.status()["trials"][0]["cause"], "preempted");
+    world.write("mended", "");
+    assert_eq!(job(&world, 2), 0);
+    let (why, table) = causes(&world);
+    assert_eq!((why.as_str(), table.as_str()), ("preempted -", "preempted \"\""));
+    let events = world.run(&["why"]).ok().to_owned();
+    assert!(events.contains("submitted again after: preempted: trial 0"), "{events}");
+}
+
+/// A worker that was lost with its node leaves no end: the words of the scheduler are the reason.
+#[test]
+fn the_reason_of_an_attempt_without_an_end_is_kept_too() {
+    let world = with_accounting("[ -e mended ] || { kill -KILL $PPID; exit; }\n");
+    element(&world, 0);
+    answer(&world, "sacct", "101_0|NODE_FAIL|None|x\n");
+    world.program("sbatch", "#!/bin/sh\necho 102\n");
+    world.run(&["submit", "plan.toml", "--slurm", "--retry"]).ok();
+    world.write("mended", "");
+    assert_eq!(job(&world, 2), 0);
+    let why: Value = serde_json::from_str(world.run(&["why", "0", "--json"]).ok()).unwrap();
+    let first = &why["attempts"][0];
+    let said = "the scheduler says NODE_FAIL";
+    assert_eq!(
+        (&first["cause"], &first["reason"]),
+        (&json!("node-failure"), &json!(said)),
+        "{why}"
+    );
+}
+
 /// A child of a program was killed for its memory, and the program was done all the same. Slurm says OUT_OF_MEMORY. The record is
 /// final: nobody runs the trial again, and nobody claims to.
 #[test]
