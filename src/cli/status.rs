@@ -12,7 +12,7 @@ use super::out::aligned;
 use super::select::{Named, Select};
 use super::{Context, logs, sweeps};
 use crate::cause::{group, log};
-use crate::collect::unread_words;
+use crate::collect::{self, unread_words};
 use crate::standing::{Standing, State};
 use crate::status::folders::OtherFolder;
 use crate::status::gpus::IdleGpu;
@@ -23,7 +23,7 @@ use crate::tree::damage::{self, Damaged};
 use crate::tree::records::{self, Record};
 use crate::tree::shard::Shards;
 use crate::tree::table::Row;
-use crate::words::{count, duration};
+use crate::words::{count, duration, sh_quote};
 
 /// Show how a sweep stands: counts by state, what failed and why
 ///
@@ -56,6 +56,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let Named { sweeps, wanted } = args.select.read(&args.named)?;
     let found = sweeps::find(&sweeps, context)?;
     let alone = sweeps.is_empty() && found.len() == 1;
+    let unnamed =
+        Unnamed { shows: alone, writes: alone && sweeps::check_here(&[], context).is_ok() };
     let last = found.len().saturating_sub(1);
     for (i, (tree, identity)) in found.into_iter().enumerate() {
         let whom = (!args.offline).then_some((&site, &context.vars));
@@ -74,7 +76,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             if i > 0 {
                 context.out.data("");
             }
-            context.out.page(&people(&status, args, of, alone));
+            context.out.page(&people(&status, args, of, unnamed));
         }
         if i == last {
             status.leave();
@@ -179,7 +181,16 @@ fn trial(status: &Status, row: &Row, standing: &Standing) -> serde_json::Value {
 /// The most groups of failures that are shown.
 const MOST_GROUPS: usize = 10;
 
-fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> String {
+/// Which commands mean a sweep though they do not name it.
+#[derive(Clone, Copy)]
+struct Unnamed {
+    /// Those that only show something.
+    shows: bool,
+    /// Those that write a file.
+    writes: bool,
+}
+
+fn people(status: &Status, args: &Args, of: Option<usize>, unnamed: Unnamed) -> String {
     let shown = status.rows.len() as u64;
     let total = count(of.map_or(shown, |all| all as u64), "trial");
     let total = if of.is_some() { format!("{shown} of {total}") } else { total };
@@ -206,6 +217,9 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
     text.push_str(&left_out(status));
     text.push_str(&doubtful(status));
     text.push_str(&unused(&status.idle_gpus()));
+    if of.is_none() {
+        text.push_str(&results(status, unnamed));
+    }
     if args.chains {
         text.push('\n');
         text.push_str(&chains(status));
@@ -219,7 +233,7 @@ fn people(status: &Status, args: &Args, of: Option<usize>, alone: bool) -> Strin
         status.trials().filter(|(_, s)| s.state.is_bad() && s.state != State::Skipped).collect();
     if !bad.is_empty() && !lists {
         text.push_str(&format!("\n{} without success:\n", count(bad.len() as u64, "trial")));
-        let sweep = if alone { String::new() } else { format!(" {}", status.tree.named()) };
+        let sweep = if unnamed.shows { String::new() } else { format!(" {}", status.tree.named()) };
         let groups = group::of(bad.iter().map(|(row, standing)| (row.id, standing.why())));
         for group in groups.iter().take(MOST_GROUPS) {
             text.push_str(&format!("  {}\n", group.line()));
@@ -308,6 +322,37 @@ fn owed(status: &Status) -> String {
             command.unwrap_or("the same `hpcsweep submit`")
         ),
     }
+}
+
+/// The commands that show the results of a sweep that is over. Nothing where it goes on, or has no results.
+fn results(status: &Status, unnamed: Unnamed) -> String {
+    let may_go_on = status.standings.iter().any(|standing| !standing.state.is_final());
+    let is_left = status.unsubmitted > 0 || !status.undecided.is_empty();
+    if may_go_on || is_left || status.feeder.is_some() || status.lacks_agents {
+        return String::new();
+    }
+    let done = status.trials().filter(|(_, standing)| standing.state == State::Done);
+    let done: Vec<u64> = done.map(|(row, _)| row.id).collect();
+    let named = format!(" {}", status.tree.named());
+    let sweep = |is_unnamed: bool| if is_unnamed { "" } else { named.as_str() };
+    let Some(first) = done.first() else { return String::new() };
+    let mut commands = vec![format!("hpcsweep collect{}", sweep(unnamed.shows))];
+    if let Some((metric, goal)) = metric(status, *first).filter(|_| done.len() > 1) {
+        let metric = sh_quote(&metric);
+        commands.push(format!("hpcsweep best{} --metric {metric} --{goal}", sweep(unnamed.shows)));
+    }
+    commands.push(format!("hpcsweep report{}", sweep(unnamed.writes)));
+    format!("for the results: {}\n", commands.join("; "))
+}
+
+/// The metric by which trials may be compared, by what one of them has reported, and what is best.
+fn metric(status: &Status, trial: u64) -> Option<(String, &'static str)> {
+    let (record, _) = records::of_trial(&status.tree, trial).ok()?;
+    let metrics = collect::metrics_of(&status.tree, &record).ok()?;
+    let numbers = metrics.iter().filter(|(_, value)| value.is_number());
+    let names: Vec<&str> = numbers.map(|(name, _)| name.as_str()).collect();
+    let (name, is_max) = collect::assumed(&names)?;
+    Some((name.to_owned(), if is_max { "max" } else { "min" }))
 }
 
 /// How a sweep goes on that is left to agents, where none is at work.

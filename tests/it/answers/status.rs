@@ -182,6 +182,41 @@ fn a_later_job_that_ends_before_its_worker_begins_says_why() {
     assert_eq!(status["trials"][0]["cause"], "node-failure", "{status}");
 }
 
+/// The commands can be copied: they answer.
+#[test]
+fn a_sweep_that_is_over_names_the_commands_for_its_results() {
+    let said = |world: &World, args: &[&str]| -> Vec<String> {
+        let page = world.run(&[&["status"], args].concat()).out;
+        let line = page.lines().find_map(|line| line.strip_prefix("for the results: "));
+        line.map_or(Vec::new(), |line| line.split("; ").map(str::to_owned).collect())
+    };
+    let world = World::new();
+    let code = "echo \"{\\\"epoch\\\": 1, \\\"val acc\\\": 0.$HPCSWEEP_PARAM_A}\" >>$HPCSWEEP_METRICS; exit $HPCSWEEP_PARAM_B";
+    world.local(&shell(code, "[zip]\na = [1, 2, 3]\nb = [0, 0, 1]\n"), &["-q"]);
+    let best = "hpcsweep best --metric 'val acc' --max";
+    assert_eq!(said(&world, &[]), ["hpcsweep collect", best, "hpcsweep report"]);
+    let named = said(&world, &["results/s"]);
+    assert!(named.iter().all(|command| command.contains(" results/s")), "{named:?}");
+    for command in [said(&world, &[]), named].concat() {
+        let ran = world.call("sh", &["-c", &command.replace("hpcsweep", PROGRAM)]);
+        assert!(ran.code < 2, "{command}: {}", ran.whole());
+    }
+    assert!(said(&world, &["--failed"]).is_empty());
+    // Elsewhere, a file is written for a sweep that is named.
+    std::fs::create_dir(world.path("elsewhere")).unwrap();
+    let page = world.run_in(&world.text_path("elsewhere"), &["status"]).out;
+    assert!(page.contains("; hpcsweep report $WORLD/results/s\n"), "{page}");
+    // Without numbers none is the best, and without results there is nothing to see.
+    world.write("plan.toml", &shell("true", "[grid]\na = [1, 2]\n").replace("\"s\"", "\"t\""));
+    world.run(&["submit", "plan.toml", "--local", "-q"]).ok();
+    let plain = said(&world, &["results/t"]);
+    assert_eq!(plain, ["hpcsweep collect results/t", "hpcsweep report results/t"]);
+    let world = World::new();
+    world.local(&shell("exit 1", ""), &["-q"]);
+    assert!(said(&world, &[]).is_empty());
+    assert!(said(&submitted(), &[]).is_empty());
+}
+
 /// Only the newest job of a trial is asked about, and the accounting forgets: what was known of the earlier one is kept.
 #[test]
 fn the_cause_of_an_attempt_is_kept_when_its_trial_is_submitted_again() {

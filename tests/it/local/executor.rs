@@ -120,6 +120,7 @@ s: 5 trials in $WORLD/results/s
   failed        1
   skipped       2
 seen by: the results tree alone: no job was submitted
+for the results: hpcsweep collect; hpcsweep report
 
 1 trial without success:
   1 x exit code 3 (trial 1)
