@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let pull = source.plan.schedule.mode == Mode::Pull || source.plan.run.function.is_some();
     let pilots = pull.then(PilotOptions::default);
     let templates = source.templates(args.templates.as_deref(), &site)?;
-    let preview = preview::of(&source, &site, kind, &templates, pilots.as_ref())?;
+    let preview = preview::of(&source, &site, kind, &templates, pilots.as_ref(), None)?;
     match args.json {
         true => context.out.json(&preview.document())?,
         false => context.out.page(&people(&preview, args.all)),

@@ -14,7 +14,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::submit::arrays::batch::ArrayOptions;
 use crate::submit::arrays::scripts::Scripts;
 use crate::submit::rehearsal::{self, How, Rehearsal, Runs};
-use crate::submit::{Source, forecast, local, pilots, preview};
+use crate::submit::{Source, local, pilots, preview};
 use crate::tree::waves::Array;
 use crate::words::{count, short};
 
@@ -53,20 +53,14 @@ pub(super) fn show(
     let mut all = rehearsal::of(source, site, how, retry, &context.vars)?;
     let shown = scheduler::of(kind);
     let scripts = Scripts::new(source, site, templates, &*shown);
-    if let (Some(kind), Some(array)) = (scheduler, all.arrays.first()) {
-        let directives = scripts.shown(array)?.directives;
-        let elements = all.elements();
-        let fed = asked.pull.is_none().then(|| elements + all.held.len() as u64);
-        let pilots = asked.pull.is_some().then_some(&array.resources);
-        let about = forecast::About { elements, fed, directives: &directives, pilots, retry };
-        all.forecast = Some(forecast::of(source, site, kind, &about, &context.vars)?);
-    }
+    all.ask_start(&scripts)?;
     let expected = all.forecast.as_ref().map(|forecast| forecast.lines(all.longest_s()));
     let expected: String = expected.into_iter().flatten().map(|line| line + "\n").collect();
     if asked.json {
         context.out.json(&all.document(source, &scripts)?)?;
-    } else if scheduler.is_some() && !all.exists {
-        let preview = preview::of(source, site, kind, templates, asked.pull.as_ref())?;
+    } else if scheduler.is_some() && !all.exists && !all.is_portion {
+        let (pull, rules) = (asked.pull.as_ref(), all.rules.clone());
+        let preview = preview::of(source, site, kind, templates, pull, rules)?;
         let notes: String = all.notes.iter().map(|note| format!("{note}\n")).collect();
         context.out.page(&(plan::people(&preview, false) + &expected + &notes));
     } else {

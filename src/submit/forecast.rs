@@ -5,15 +5,11 @@ use anyhow::Result;
 
 use crate::fault::{self, Fault, Kind};
 use crate::host::Vars;
-use crate::plan::Resources;
-use crate::scheduler::calls::Calls;
-use crate::scheduler::{self, Room, Wanted};
+use crate::scheduler::Wanted;
 use crate::site::{SchedulerKind, Site};
 use crate::submit::Source;
-use crate::submit::again::Again;
+use crate::submit::arrays::batch::Asked;
 use crate::submit::arrays::feeder;
-use crate::submit::wanted;
-use crate::tree::journal::Journal;
 use crate::words::{count, thousands};
 
 /// What is to be expected.
@@ -21,97 +17,85 @@ use crate::words::{count, thousands};
 pub(crate) struct Forecast {
     /// In how many parts the elements would be submitted; `None`: that is not known.
     pub(crate) submissions: Option<u64>,
-    /// The places of the queue, if they limit that.
-    room: Option<Room>,
+    /// What has a place in the queue now, in words; `None` where all has.
+    pub(crate) places: Option<String>,
     /// When the first element would start, in the scheduler's words.
     pub(crate) start: Option<String>,
     /// What it says instead, where it would not take them.
     pub(crate) refused: Option<String>,
     /// Why the scheduler cannot be asked.
-    why: Option<String>,
+    pub(crate) why: Option<String>,
 }
 
-/// What is asked about.
-pub(crate) struct About<'a> {
-    /// How many elements would be submitted.
-    pub(crate) elements: u64,
-    /// Those that a feeder may submit, where they are elements of trials: held ones too.
-    pub(crate) fed: Option<u64>,
-    /// The directives of the first.
-    pub(crate) directives: &'a [String],
-    /// What pilots ask for, in pull mode.
-    pub(crate) pilots: Option<&'a Resources>,
-    /// Trials that run again, perhaps with other requests.
-    pub(crate) retry: &'a Again,
+/// Asks for the limits of the scheduler, as a submission does.
+///
+/// # Errors
+/// As [`told`].
+pub(crate) fn limits(
+    source: &Source,
+    site: &Site,
+    kind: SchedulerKind,
+    wanted: &Wanted<'_>,
+    environment: &Vars,
+) -> Result<Result<Asked, String>> {
+    match Asked::new(&source.tree(), kind, wanted, site, environment) {
+        Ok(asked) => Ok(Ok(asked)),
+        Err(error) => told(error).map(Err),
+    }
 }
 
-/// Asks the scheduler about elements.
+/// What a scheduler says that does not answer.
 ///
 /// # Errors
 /// When the submission would be refused: the scheduler does not take a request, or the queue never has the places that it
 /// needs.
-pub(crate) fn of(
-    source: &Source,
-    site: &Site,
-    kind: SchedulerKind,
-    about: &About<'_>,
-    environment: &Vars,
-) -> Result<Forecast, Fault> {
-    asked(source, site, kind, about, environment).unwrap_or_else(|error| {
-        match error.downcast_ref::<Fault>().filter(|fault| fault.kind == Kind::Request) {
-            Some(fault) => Err(fault.clone()),
-            None => Ok(Forecast { why: Some(fault::sentence(&error)), ..Forecast::default() }),
-        }
-    })
+pub(crate) fn told(error: anyhow::Error) -> Result<String> {
+    match error.downcast_ref::<Fault>().filter(|fault| fault.kind == Kind::Request) {
+        Some(_) => Err(error),
+        None => Ok(fault::sentence(&error)),
+    }
 }
 
-fn asked(
+/// The places of a queue for so many pilots.
+///
+/// # Errors
+/// As [`told`].
+pub(crate) fn of_pilots(
     source: &Source,
     site: &Site,
-    kind: SchedulerKind,
-    about: &About<'_>,
-    environment: &Vars,
-) -> Result<Result<Forecast, Fault>> {
-    let About { elements, fed, directives, pilots, retry } = *about;
-    let mut wanted = wanted(source);
-    match pilots {
-        Some(request) => wanted = Wanted { requests: vec![request], elements, ..wanted },
-        None => wanted.requests.extend(retry.requests()),
-    }
-    let mut calls = Calls::of_sweep(&Journal::read(&source.tree())?, environment, site);
-    let scheduler = scheduler::asked(kind, &mut calls, &wanted, site)?;
-    let room = scheduler.room(&mut calls, elements, feeder::charged(source, site))?;
-    if let (Some(room), Some(fed)) = (&room, fed)
-        && let Err(fault) = feeder::check_places(source, kind, room, fed)
-    {
-        return Ok(Err(fault));
-    }
-    let room = room.filter(|room| elements > room.free());
-    let later = room.as_ref().map_or(0, |room| room.submissions(elements - now(room)));
-    let (start, refused) = match scheduler.would_start(&mut calls, directives) {
-        Ok(start) => (start, None),
-        Err(error) => (None, Some(fault::sentence(&error))),
+    asked: &mut Asked,
+    pilots: u64,
+) -> Result<Forecast> {
+    let charged = feeder::charged(source, site);
+    let room = match asked.scheduler.room(&mut asked.calls, pilots, charged) {
+        Ok(room) => room.filter(|room| pilots > room.free()),
+        Err(error) => return Ok(Forecast { why: Some(told(error)?), ..Forecast::default() }),
     };
-    Ok(Ok(Forecast { submissions: Some(1 + later), room, start, refused, why: None }))
-}
-
-/// The elements that have a place now, beside the feeder.
-fn now(room: &Room) -> u64 {
-    room.free().saturating_sub(1)
+    let Some(room) = room else {
+        return Ok(Forecast { submissions: Some(1), ..Forecast::default() });
+    };
+    let now = room.free().saturating_sub(1);
+    let later = room.submissions(pilots - now);
+    let (now, words) = (thousands(now), count(later, "further submission"));
+    let places = format!("{room}: {now} elements now, the others in about {words}");
+    Ok(Forecast { submissions: Some(1 + later), places: Some(places), ..Forecast::default() })
 }
 
 impl Forecast {
+    /// Asks when a job with these directives would start.
+    pub(crate) fn ask_start(&mut self, asked: &mut Asked, directives: &[String]) {
+        match asked.scheduler.would_start(&mut asked.calls, directives) {
+            Ok(start) => self.start = start,
+            Err(error) => self.refused = Some(fault::sentence(&error)),
+        }
+    }
+
     /// In lines; `chain_s`: the walltimes of the longest chain, if all its trials have one.
     pub(crate) fn lines(&self, chain_s: Option<u64>) -> Vec<String> {
         if let Some(why) = &self.why {
             return vec![format!("places in the queue and expected start: unknown ({why})")];
         }
-        let mut lines = Vec::new();
-        if let (Some(room), Some(submissions)) = (&self.room, self.submissions) {
-            let now = thousands(now(room));
-            let later = count(submissions - 1, "further submission");
-            lines.push(format!("{room}: {now} elements now, the others in about {later}"));
-        }
+        let mut lines: Vec<String> = self.places.iter().cloned().collect();
         if let Some(refused) = &self.refused {
             lines.push(format!("would not be taken: {refused}"));
         }

@@ -64,7 +64,7 @@ pub(crate) struct Preview<'a> {
 }
 
 /// Plans a first submission to a scheduler; a plan that runs here is shown as the arrays it would be. `pilots`: in pull
-/// mode.
+/// mode. `rules`: what decides about arrays, where the scheduler was asked.
 ///
 /// # Errors
 /// When the plan breaks a cap of the site, its chains cannot be mapped as it wants, or a script cannot be rendered.
@@ -74,6 +74,7 @@ pub(crate) fn of<'a>(
     kind: SchedulerKind,
     templates: &Templates,
     pilots: Option<&PilotOptions>,
+    rules: Option<Rules>,
 ) -> Result<Preview<'a>> {
     let scheduler = scheduler::of(kind);
     let facts = scheduler.facts();
@@ -85,7 +86,7 @@ pub(crate) fn of<'a>(
     if pilots.is_none() && kind != SchedulerKind::Local {
         refuse_share(plan)?;
     }
-    let rules = Rules::of(plan, site, facts);
+    let rules = rules.unwrap_or_else(|| Rules::of(plan, site, facts));
     let (nodes, mut shapes) = graph::shapes::of_plan(&plan.trials);
     let (places, chains, longest) = chains(source, &nodes);
     let (graph, mapped, pilots) = match pilots.map(|options| Ask::of(plan, options)) {

@@ -7,20 +7,21 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{Source, check_caps, check_writable, refuse_share};
+use super::{Source, check_caps, check_writable, refuse_share, wanted};
 use crate::host::{Vars, process, threads};
 use crate::plan::Resources;
-use crate::scheduler;
+use crate::scheduler::{self, Room, Wanted};
 use crate::site::{SchedulerKind, Site};
 use crate::status::{self, Status};
 use crate::submit::again::Again;
-use crate::submit::arrays::amend;
-use crate::submit::arrays::batch::ArrayOptions;
+use crate::submit::arrays::batch::{ArrayOptions, Asked};
 use crate::submit::arrays::mapping::{Mapped, Rules};
+use crate::submit::arrays::portion::{Choice, Portion};
 use crate::submit::arrays::scripts::Scripts;
 use crate::submit::arrays::wave::{self, Before, Failures, Waves};
-use crate::submit::forecast::Forecast;
-use crate::submit::grow::{self, Diff};
+use crate::submit::arrays::{amend, feeder, next};
+use crate::submit::forecast::{self, Forecast};
+use crate::submit::grow::{self, Diff, Todo};
 use crate::submit::learn;
 use crate::submit::local::gpus::Devices;
 use crate::submit::pilots::{self, Ask, deal, hands};
@@ -28,6 +29,7 @@ use crate::submit::preview::Hours;
 use crate::submit::{local, retry, snapshot};
 use crate::tree::journal::Journal;
 use crate::tree::ledger::Ledger;
+use crate::tree::records::Record;
 use crate::tree::waves::Array;
 use crate::tree::{Identity, Tree, deck, lock};
 
@@ -121,6 +123,12 @@ pub(crate) struct Rehearsal {
     pub(crate) here: Option<Here>,
     /// What the scheduler expects of the arrays.
     pub(crate) forecast: Option<Forecast>,
+    /// The scheduler, if it was asked for its limits.
+    asked: Option<Asked>,
+    /// What decides about arrays of trials, if it was.
+    pub(crate) rules: Option<Rules>,
+    /// Whether trials have no place in the queue yet.
+    pub(crate) is_portion: bool,
     /// The plan's code, unless it runs where it is.
     code: Option<snapshot::Look>,
     /// Further remarks, a sentence each.
@@ -180,20 +188,23 @@ pub(crate) fn of(
         units: None,
         here,
         forecast: None,
+        asked: None,
+        rules: None,
+        is_portion: false,
         code: None,
         notes: lock::holder(&tree).map(|owner| owner.is_at_work()).into_iter().collect(),
         tree,
     };
-    let now = Now { source, diff: &diff, status: &status, again };
+    let now = Now { source, site, environment, diff: &diff, status: &status, again };
     let runs = match how {
         How::Local(_) => local::would_run(&all.tree, source, &diff, &status.records, again)?,
-        How::Arrays(kind, _) => {
+        How::Arrays(kind, options) => {
             let tree = all.tree.clone();
             let ask = || match again.is_wanted() {
                 true => retry::of_status(&status),
                 false => retry::without_success(&tree, &identity, site, environment),
             };
-            now.arrays(&mut all, kind, &rules, &ask)?
+            now.arrays(&mut all, (kind, options), rules, &ask)?
         }
         How::Pull(kind, options) => now.pull(&mut all, kind, options)?,
     };
@@ -227,9 +238,18 @@ impl Rehearsal {
         chains.into_values().max()
     }
 
-    /// Elements of its arrays.
-    pub(crate) fn elements(&self) -> u64 {
-        self.arrays.iter().map(|array| array.count).sum()
+    /// Asks the scheduler when the first array would start.
+    ///
+    /// # Errors
+    /// When its script cannot be rendered.
+    pub(crate) fn ask_start(&mut self, scripts: &Scripts<'_>) -> Result<()> {
+        let (Some(forecast), Some(asked)) = (&mut self.forecast, &mut self.asked) else {
+            return Ok(());
+        };
+        if let Some(array) = self.arrays.first().filter(|_| forecast.why.is_none()) {
+            forecast.ask_start(asked, &scripts.shown(array)?.directives);
+        }
+        Ok(())
     }
 
     /// All of it as one document, the same whatever is submitted where: `docs/plan.md` has its members.
@@ -347,9 +367,19 @@ fn here(
 /// A plan, and how its sweep stands.
 struct Now<'a> {
     source: &'a Source,
+    site: &'a Site,
+    environment: &'a Vars,
     diff: &'a Diff,
     status: &'a Status,
     again: &'a Again,
+}
+
+/// What was submitted before, and what came of it.
+struct Due<'a> {
+    waves: &'a Waves,
+    journal: &'a Journal,
+    before: &'a Before<'a>,
+    records: &'a HashMap<u64, Record>,
 }
 
 impl Now<'_> {
@@ -357,8 +387,8 @@ impl Now<'_> {
     fn arrays(
         &self,
         all: &mut Rehearsal,
-        kind: SchedulerKind,
-        rules: &Rules,
+        (kind, options): (SchedulerKind, &ArrayOptions),
+        rules: Rules,
         ask: &dyn Fn() -> Result<retry::Retry>,
     ) -> Result<HashSet<u64>> {
         let mut retried = match self.again.is_wanted() {
@@ -397,20 +427,121 @@ impl Now<'_> {
             all.held = divided.held.iter().map(|todo| todo.id).collect();
             todo = divided.todo;
         }
-        let mut runs: HashSet<u64> = todo.iter().map(|todo| todo.id).collect();
+        let mut runs = HashSet::new();
         for (wave, array, trials) in waves.arrays() {
             if wave.target == kind.word() && journal.job(array.array).is_none() {
                 runs.extend(trials);
                 all.arrays.push(array.clone());
             }
         }
-        if !todo.is_empty() {
+        let due = Due { waves: &waves, journal: &journal, before: &before, records };
+        let portion = self.portion(all, (kind, options), rules, todo, &due)?;
+        runs.extend(portion.todo.iter().chain(&portion.left).map(|todo| todo.id));
+        Ok(runs)
+    }
+
+    /// Adds the arrays of the trials that have a place in the queue now, as far as the scheduler says it.
+    fn portion(
+        &self,
+        all: &mut Rehearsal,
+        (kind, options): (SchedulerKind, &ArrayOptions),
+        rules: Rules,
+        todo: Vec<Todo>,
+        due: &Due<'_>,
+    ) -> Result<Portion> {
+        let own = Portion { todo, left: Vec::new(), elements: 0, rules };
+        if own.todo.is_empty() && all.arrays.is_empty() {
+            return Ok(own);
+        }
+        let mut wanted = wanted(self.source);
+        wanted.requests.extend(self.again.requests());
+        let (source, site) = (self.source, self.site);
+        let mut forecast = Forecast { submissions: Some(1), ..Forecast::default() };
+        let (room, portion) = match forecast::limits(source, site, kind, &wanted, self.environment)?
+        {
+            Err(why) => {
+                forecast = Forecast { why: Some(why), ..Forecast::default() };
+                (None, own)
+            }
+            Ok(mut asked) => {
+                let todo = own.todo.clone();
+                let within = self.within(all, (&mut asked, options), &own.rules, todo, due);
+                let within = match within {
+                    Ok(within) => within,
+                    Err(error) => {
+                        let why = Some(forecast::told(error)?);
+                        forecast = Forecast { why, ..Forecast::default() };
+                        (None, own)
+                    }
+                };
+                all.notes.extend(within.1.rules.notes(&*asked.scheduler, within.1.todo.len()));
+                all.asked = Some(asked);
+                within
+            }
+        };
+        let (before, target) = (due.before, kind.word());
+        let mut arrays = Vec::new();
+        if !portion.todo.is_empty() {
             let (wave, _, mapped) =
-                wave::plan(&all.tree, kind.word(), &todo, rules, &before, records)?;
-            all.arrays.extend(wave.arrays);
+                wave::plan(&all.tree, target, &portion.todo, &portion.rules, before, due.records)?;
+            arrays = wave.arrays;
             all.mapped = Some(mapped);
         }
-        Ok(runs)
+        if let Some(room) = room.filter(|_| !portion.left.is_empty()) {
+            let parts = next::parts(&room, &portion, &arrays);
+            forecast.submissions = Some(1 + parts.later);
+            forecast.places = Some(parts.words);
+            all.is_portion = true;
+        }
+        all.elements = portion.rules.elements;
+        all.rules = Some(portion.rules.clone());
+        all.arrays.extend(arrays);
+        all.forecast = Some(forecast);
+        Ok(portion)
+    }
+
+    /// The trials that have a place in the queue now, and its places, where something limits them.
+    fn within(
+        &self,
+        all: &mut Rehearsal,
+        (asked, options): (&mut Asked, &ArrayOptions),
+        own: &Rules,
+        mut todo: Vec<Todo>,
+        due: &Due<'_>,
+    ) -> Result<(Option<Room>, Portion)> {
+        let Due { waves, journal, before, records } = *due;
+        let (source, site) = (self.source, self.site);
+        let target = asked.scheduler.facts().kind.word();
+        let pack = source.plan.schedule.pack.map_or(1, u64::from);
+        let elements = (todo.len() as u64).div_ceil(pack);
+        let counts = (elements, next::missing(waves, journal, target));
+        let known = (&all.tree, waves, journal);
+        let scheduler = (&*asked.scheduler, &mut asked.calls);
+        let queue = next::queue(scheduler, known, source, site, options, counts)?;
+        let waits = own.max_running.is_some() || todo.iter().any(|todo| todo.after.is_some());
+        let scheduler = (&*asked.scheduler, &mut asked.calls);
+        let (places, _) = match waits {
+            true => next::put_off(scheduler, &all.tree, before, &mut todo, &mut |note| {
+                all.notes.push(note.to_owned());
+            })?,
+            false => (None, 0),
+        };
+        let rules = own.clone().within(asked.scheduler.limits(), places);
+        let choice = Choice { tree: &all.tree, target, rules, before, records };
+        let Some(room) = queue.room else {
+            return Ok((None, choice.within(None, todo, (false, false))?));
+        };
+        let (elements, _) = choice.elements(&todo, &choice.rules)?;
+        let kind = asked.scheduler.facts().kind;
+        feeder::check_places(source, kind, &room, elements + all.held.len() as u64)?;
+        let is_fed = queue.fed == Some(true);
+        let follows = source.plan.is_looked_after() || !all.held.is_empty();
+        let least = if is_fed { 1 } else { (elements + u64::from(follows)).min(2) };
+        let portion = match room.free() < least {
+            true => Portion { todo: Vec::new(), left: todo, elements, rules: choice.rules },
+            false => choice.within(Some(room.free()), todo, (is_fed, follows))?,
+        };
+        Ok((Some(room), portion))
     }
 
     /// The trials that would be enqueued for agents.
@@ -440,14 +571,32 @@ impl Now<'_> {
             let open = units + pilots::left(&ledger, deck::total(&decks));
             if there { 0 } else { Ask::of(&self.source.plan, options).count(open) }
         });
-        if let Some(pilots) = pilots.filter(|pilots| *pilots > 0) {
+        if let Some((kind, pilots)) = kind.zip(pilots.filter(|pilots| *pilots > 0)) {
             let waves = Waves::read(&all.tree)?;
             let last = waves.all.iter().flat_map(|wave| &wave.arrays).map(|a| a.array).max();
-            let ask = Ask::of(&self.source.plan, options);
-            all.arrays.push(ask.array(last.unwrap_or(0) + 1, pilots));
+            let array = Ask::of(&self.source.plan, options).array(last.unwrap_or(0) + 1, pilots);
+            self.of_pilots(all, kind, &array)?;
+            all.arrays.push(array);
         }
         all.units = Some((units, pilots));
         Ok(todo.iter().map(|todo| todo.id).collect())
+    }
+
+    /// Asks for the places of pilots.
+    fn of_pilots(&self, all: &mut Rehearsal, kind: SchedulerKind, array: &Array) -> Result<()> {
+        let (source, site) = (self.source, self.site);
+        let wanted = wanted(source);
+        let wanted = Wanted { requests: vec![&array.resources], elements: array.count, ..wanted };
+        match forecast::limits(source, site, kind, &wanted, self.environment)? {
+            Err(why) => {
+                all.forecast = Some(Forecast { why: Some(why), ..Forecast::default() });
+            }
+            Ok(mut asked) => {
+                all.forecast = Some(forecast::of_pilots(source, site, &mut asked, array.count)?);
+                all.asked = Some(asked);
+            }
+        }
+        Ok(())
     }
 
     /// Tells the plan's trials that would run from the others.

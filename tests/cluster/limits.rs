@@ -69,7 +69,7 @@ fn a_sweep_larger_than_the_queue_is_submitted_by_jobs_that_follow_each_other() {
     let request = "account = \"places\"\ndirectives = [\"--hold\"]";
     world.plan("true", &format!("[resources]\n{request}\n{}", many(400)));
     let dry = world.hpcsweep(&["submit", "plan.toml", "--slurm", "--dry-run"]).ok();
-    let places = "\nMaxSubmitJobs allows 300 elements: 299 elements now, the others in about 1 further submission\nexpected start: 20";
+    let places = "\nMaxSubmitJobs allows 300 elements: 299 trials now, 101 later, in about 1 further submission\nexpected start: 20";
     assert!(dry.stdout.contains(places), "{}", dry.stdout);
     let ran = world.submit();
     assert_eq!(ran.code, 0, "{ran:?}");

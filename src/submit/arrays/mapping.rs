@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::graph::shapes::Shapes;
 use crate::graph::{Graph, Mapping, Node, mapping, throttle};
 use crate::plan::{ChainsAs, Plan, Resources};
-use crate::scheduler::{Facts, Limits, Places};
+use crate::scheduler::{Facts, Limits, Places, Scheduler};
 use crate::site::Site;
 use crate::units;
 use crate::words::{count, thousands};
@@ -60,6 +60,38 @@ impl Rules {
             cannot_throttle: false,
             places: None,
         }
+    }
+
+    /// The same with the limits of the scheduler, which was asked, and the places of its routing queue.
+    pub(crate) fn within(self, limits: &Limits, places: Option<Places>) -> Self {
+        Self {
+            elements: limits.elements(),
+            max_walltime_s: limits.max_walltime_s.into_iter().chain(self.max_walltime_s).min(),
+            cannot_throttle: limits.cannot_throttle,
+            places,
+            ..self
+        }
+    }
+
+    /// What of a scheduler shapes the arrays of so many trials in a way that users may not expect, in words.
+    pub(crate) fn notes(&self, scheduler: &dyn Scheduler, trials: usize) -> Vec<String> {
+        let mut notes = scheduler.notes().to_vec();
+        if let (true, Some(n)) = (self.cannot_throttle, self.max_running)
+            && n < trials as u64
+        {
+            let version = scheduler.limits().version.as_deref().unwrap_or_default();
+            notes.push(format!(
+                "{} {version} cannot throttle arrays: they have {} at most, and wait for each other",
+                scheduler.facts().name,
+                count(n, "element")
+            ));
+        }
+        if self.max_running.is_some() && !self.cannot_throttle && self.is_too_narrow(trials) {
+            let note = "`max_running` holds for each array alone: behind this routing queue arrays that wait could take the \
+                 places of those that they wait for";
+            notes.push(note.to_owned());
+        }
+        notes
     }
 
     /// Whether a routing queue has fewer places than so many elements need. There `max_running` holds for each array

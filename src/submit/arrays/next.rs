@@ -40,16 +40,16 @@ pub(crate) struct Next {
 }
 
 /// The queue before a submission.
-struct Queue {
+pub(crate) struct Queue {
     /// Its places, if something limits them.
-    room: Option<Room>,
+    pub(crate) room: Option<Room>,
     /// Whether a feeder of the sweep is there; `None`: nobody was asked.
-    fed: Option<bool>,
+    pub(crate) fed: Option<bool>,
 }
 
 /// Elements of a scheduler's arrays that earlier submissions did not come to, and the last feeder if they did not come to that.
 /// They are submitted before anything new.
-fn missing(waves: &Waves, journal: &Journal, target: &str) -> u64 {
+pub(crate) fn missing(waves: &Waves, journal: &Journal, target: &str) -> u64 {
     let arrays = waves.arrays().map(|(wave, array, _)| (wave, array));
     let all = arrays.chain(waves.feeders().next_back());
     let missing =
@@ -58,7 +58,7 @@ fn missing(waves: &Waves, journal: &Journal, target: &str) -> u64 {
 }
 
 /// Asks for the places of the queue, where the sweep needs so many, and for a feeder where that matters.
-fn queue(
+pub(crate) fn queue(
     (scheduler, calls): (&dyn Scheduler, &mut Calls),
     (tree, waves, journal): (&Tree, &Waves, &Journal),
     source: &Source,
@@ -81,7 +81,7 @@ fn queue(
 
 /// Asks for the places of a routing queue, and leaves out the chains that must wait for another submission there. Returns the
 /// places, where there is such a queue, and how many trials are left out.
-fn put_off(
+pub(crate) fn put_off(
     (scheduler, calls): (&dyn Scheduler, &mut Calls),
     tree: &Tree,
     before: &Before<'_>,
@@ -108,16 +108,25 @@ fn free_places(room: &Room, kept: u64, elements: u64, tell: &mut impl FnMut(&str
     room.free().saturating_sub(kept)
 }
 
-/// In how many parts a sweep is submitted of which a portion has become a wave.
-fn parts(room: &Room, portion: &Portion, wave: &Wave) -> String {
-    let arrays = wave.arrays.iter().filter(|array| array.is_of_trials());
+/// In how many parts a sweep is submitted.
+pub(crate) struct Parts {
+    /// Those after the first.
+    pub(crate) later: u64,
+    pub(crate) words: String,
+}
+
+/// The parts of a sweep of which a portion has become these arrays.
+pub(crate) fn parts(room: &Room, portion: &Portion, arrays: &[Array]) -> Parts {
+    let arrays = arrays.iter().filter(|array| array.is_of_trials());
     let placed: u64 = arrays.map(|array| array.count).sum();
-    format!(
+    let later = room.submissions(portion.elements - placed);
+    let words = format!(
         "{room}: {} now, {} later, in about {}",
         count(portion.todo.len() as u64, "trial"),
         thousands(portion.left.len() as u64),
-        count(room.submissions(portion.elements - placed), "further submission")
-    )
+        count(later, "further submission")
+    );
+    Parts { later, words }
 }
 
 impl Divided {
@@ -247,7 +256,7 @@ impl Submission<'_> {
         let Portion { todo, left, rules, .. } = &portion;
         self.explain(todo.len(), rules, &mapped, tell);
         if let Some(room) = room.filter(|_| !left.is_empty()) {
-            tell(&parts(&room, &portion, &wave));
+            tell(&parts(&room, &portion, &wave.arrays).words);
         }
         *all = Waves { given_up: std::mem::take(&mut all.given_up), ..Waves::read(&self.tree)? };
         let (left, held) = (left.len() as u64, divided.held.len() as u64);
@@ -358,37 +367,13 @@ impl Submission<'_> {
 
     /// What decides about the arrays of a wave.
     fn rules(&self, source: &Source, places: Option<Places>) -> Rules {
-        let limits = self.scheduler.limits();
         let own = Rules::of(&source.plan, self.site, self.scheduler.facts());
-        Rules {
-            elements: limits.elements(),
-            max_walltime_s: limits.max_walltime_s.into_iter().chain(own.max_walltime_s).min(),
-            max_running: self.max_running,
-            cannot_throttle: limits.cannot_throttle,
-            places,
-            ..own
-        }
+        Rules { max_running: self.max_running, ..own.within(self.scheduler.limits(), places) }
     }
 
     /// Says why a wave of so many trials has the arrays that it has.
     fn explain(&self, trials: usize, rules: &Rules, mapped: &Mapped, tell: &mut impl FnMut(&str)) {
-        self.scheduler.notes().iter().for_each(|note| tell(note));
-        if let (true, Some(n)) = (rules.cannot_throttle, self.max_running)
-            && n < trials as u64
-        {
-            let version = self.scheduler.limits().version.as_deref().unwrap_or_default();
-            tell(&format!(
-                "{} {version} cannot throttle arrays: they have {} at most, and wait for each other",
-                self.scheduler.facts().name,
-                count(n, "element")
-            ));
-        }
-        if self.max_running.is_some() && !rules.cannot_throttle && rules.is_too_narrow(trials) {
-            tell(
-                "`max_running` holds for each array alone: behind this routing queue arrays that wait could take the \
-                 places of those that they wait for",
-            );
-        }
+        rules.notes(&*self.scheduler, trials).iter().for_each(|note| tell(note));
         if !mapped.why.is_empty() {
             tell(&format!("chains as {}: {}", mapped.mapping.word(), mapped.why));
         }

@@ -115,6 +115,40 @@ fn a_dry_run_for_a_scheduler_says_which_arrays_would_be_submitted() {
     assert!(refused.contains("queued or running"), "{refused}");
 }
 
+/// The limits of the cluster and of the queue shape the arrays, as in the submission.
+#[test]
+fn a_dry_run_shows_arrays_of_the_sizes_that_slurm_takes() {
+    let world = slurm();
+    let scontrol = world.read("bin/scontrol").replace("= 1001", "= 4");
+    world.program("scontrol", &scontrol);
+    world.write("plan.toml", &shell("true", "[grid]\nn = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n"));
+    let sizes = |world: &World| -> Vec<u64> {
+        let said = dry(world, &["--slurm", "--json"]);
+        let said: serde_json::Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+        let arrays = said["arrays"].as_array().unwrap().iter();
+        arrays.map(|array| array["count"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(sizes(&world), [4, 4, 1]);
+    // A new sweep is shown with its directives.
+    let page = dry(&world, &["--slurm"]);
+    let known = "#SBATCH --array=0-3\n";
+    assert!(page.contains(known) && page.contains("arrays of at most 4 elements"), "{page}");
+    world.write("home/config/hpcsweep/site.toml", "version = 1\n[limits]\nmax_submit_jobs = 6\n");
+    assert_eq!(sizes(&world), [3, 2]);
+    world.run(&["submit", "plan.toml", "--slurm"]).ok();
+    let wave: serde_json::Value =
+        serde_json::from_str(&world.read("results/s/waves/0001.json")).unwrap();
+    let submitted: Vec<&serde_json::Value> =
+        wave["arrays"].as_array().unwrap().iter().map(|array| &array["count"]).collect();
+    // And the feeder.
+    assert_eq!(submitted, [3, 2, 1]);
+    // Without an answer, the site profile decides.
+    let world = slurm();
+    world.program("scontrol", "#!/bin/sh\nexit 1\n");
+    world.write("plan.toml", &plan("1, 2"));
+    assert_eq!(sizes(&world), [2]);
+}
+
 #[test]
 fn a_dry_run_says_what_the_scheduler_would_refuse() {
     let world = slurm();

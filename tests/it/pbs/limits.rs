@@ -123,6 +123,71 @@ exit code 0
     assert!(!pbs.world.run(&["status"]).whole().contains("not submitted"));
 }
 
+/// The sizes of the arrays of trials: as a dry run says, and as the submission behind it makes them.
+fn sizes(pbs: &Pbs, plan: &str) -> (Vec<u64>, Vec<u64>) {
+    let of = |arrays: &serde_json::Value| -> Vec<u64> {
+        let arrays = arrays.as_array().unwrap().iter();
+        let trials = arrays.filter(|array| array.get("feeder").is_none());
+        trials.map(|array| array["count"].as_u64().unwrap()).collect()
+    };
+    let dry = pbs.submit(plan, &["--dry-run", "--json"]).ok().to_owned();
+    let dry: serde_json::Value = serde_json::from_str(&dry).unwrap();
+    let before = pbs.world.files("results/s/waves").len();
+    pbs.submit(plan, &["-q"]).ok();
+    let waves = pbs.world.files("results/s/waves");
+    let new = waves[before..].iter().filter(|name| name.ends_with(".json"));
+    let submitted = new.flat_map(|name| {
+        let wave: serde_json::Value =
+            serde_json::from_str(&pbs.world.read(&format!("results/s/waves/{name}"))).unwrap();
+        of(&wave["arrays"])
+    });
+    (of(&dry["arrays"]), submitted.collect())
+}
+
+#[test]
+fn a_dry_run_shows_arrays_of_the_sizes_that_are_submitted() {
+    let queues = json!({"workq": {}, "short": {"max_array_size": 4}, "route": {"route_destinations": ["short"]}});
+    for (limits, rest, expected) in [
+        (json!({"max_array_size": 4}), "", vec![4, 4, 2]),
+        (json!({"max_queued": 6}), "", vec![3, 2]),
+        (json!({"max_array_size": 2, "max_queued": 6}), "", vec![2, 2, 1]),
+        (json!({"max_queued": 6}), "[retry]\nauto = true\n", vec![3, 2]),
+        (json!({"queues": queues}), "[resources]\npartition = \"short\"\n", vec![4, 4, 2]),
+        (json!({"queues": queues}), "[resources]\npartition = \"route\"\n", vec![4, 4, 2]),
+    ] {
+        let mut pbs = Pbs::start();
+        pbs.config(|config| {
+            config.extend(limits.as_object().unwrap().clone());
+            config.insert("scheduling".to_owned(), json!(false));
+        });
+        let (dry, submitted) = sizes(&pbs, &plan(10, rest));
+        assert_eq!((&dry, &submitted), (&expected, &expected), "{limits} {rest}");
+        // A sweep that is there, and grows.
+        let (dry, submitted) = sizes(&pbs, &plan(13, rest));
+        assert_eq!(dry, submitted, "{limits} {rest}");
+    }
+}
+
+/// In words, a dry run says of the places what the submission says.
+#[test]
+fn a_dry_run_says_which_trials_have_a_place_now() {
+    let pbs = that_takes(5);
+    let dry = pbs.submit(&plan(23, ""), &["--dry-run"]).ok().to_owned();
+    let ran = pbs.submit(&plan(23, ""), &[]);
+    let places = ran.err.lines().next().unwrap();
+    assert_eq!(
+        places,
+        "max_queued of queue `workq` allows 5 elements: 4 trials now, 19 later, in about 10 further submissions"
+    );
+    assert!(dry.lines().any(|line| line == places), "{dry}");
+    let table = "\narray  link  elements  after  request\n    1     0         2  -      nodes=1 ranks=1 cpus_per_rank=1\n    \
+                 2     0         2  -      nodes=1 ranks=1 cpus_per_rank=1\n";
+    assert!(dry.contains(table) && dry.contains("would be submitted: 23 trials (new)\n"), "{dry}");
+    // The queue is full now.
+    let full = pbs.submit(&plan(30, ""), &["--dry-run"]).ok().to_owned();
+    assert!(full.contains("allows 5 elements, 5 are in the queue: 0 trials now, "), "{full}");
+}
+
 #[test]
 fn a_queue_without_a_place_refuses_the_whole_sweep() {
     let pbs = that_takes(5);
