@@ -1,7 +1,8 @@
 //! One submission at a time: `submit.lock`, an exclusively created file that names its owner.
 //!
 //! The lock does not use `flock`. Another process takes over a lock whose owner is gone: on the same host at
-//! once, from another host when it has not been touched for a while by the file system's own clock.
+//! once, from another host when it has not been touched for a while by the file system's own clock, or when the
+//! scheduler says that the job has ended in which it was taken.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -30,12 +31,49 @@ pub(crate) struct Owner {
     /// Start of the process in clock ticks since boot: detects a pid that was reused.
     started: Option<u64>,
     since: f64,
+    /// The scheduler's id of the job in which it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    job: Option<String>,
 }
 
 impl Owner {
+    /// This process, in this job.
+    fn this(job: Option<&str>) -> Self {
+        let pid = std::process::id().cast_signed();
+        Self {
+            host: vars::hostname(),
+            pid,
+            started: process::started(pid),
+            since: clock::now(),
+            job: job.map(str::to_owned),
+        }
+    }
+
     /// The process, in words.
     pub(crate) fn words(&self) -> String {
-        format!("process {} on {}", self.pid, self.host)
+        let job = self.job.as_ref().map(|job| format!(", job {job}")).unwrap_or_default();
+        format!("process {} on {}{job}", self.pid, self.host)
+    }
+
+    /// The job in which it runs, if it runs on another host: here, the process itself is looked for.
+    pub(crate) fn job_elsewhere(&self) -> Option<&str> {
+        self.job.as_deref().filter(|_| self.host != vars::hostname())
+    }
+
+    /// That it holds a lock which this process wants.
+    fn refusal(&self, path: &Path) -> Fault {
+        let fault = Fault::machine(self.is_at_work());
+        let place = path.display();
+        if self.host == vars::hostname() {
+            let hint = "wait until it has finished, or stop it, and run the same command again";
+            return fault.at(place.to_string()).hint(hint);
+        }
+        let since = clock::local(self.since);
+        fault.at(format!("{place}\nheld since {since}")).hint(format!(
+            "wait until it has finished, and run the same command again; if that process is gone, the lock is free within two \
+             minutes, or at once with `rm {}`",
+            disk::named(path)
+        ))
     }
 
     /// Its activity, in words.
@@ -60,13 +98,21 @@ impl Lock {
     /// # Errors
     /// When another living process holds it, or the disk refuses.
     pub fn take(tree: &Tree) -> Result<Self> {
+        Self::take_in(tree, None, &mut |_| false)
+    }
+
+    /// As [`Lock::take`], for a process in a job; `has_ended`: whether the owner of the lock is known to be gone, with the job
+    /// in which it ran.
+    ///
+    /// # Errors
+    /// As [`Lock::take`].
+    pub(crate) fn take_in(
+        tree: &Tree,
+        job: Option<&str>,
+        has_ended: &mut dyn FnMut(&Owner) -> bool,
+    ) -> Result<Self> {
         let path = path(tree);
-        let me = Owner {
-            host: vars::hostname(),
-            pid: std::process::id().cast_signed(),
-            started: process::started(std::process::id().cast_signed()),
-            since: clock::now(),
-        };
+        let me = Owner::this(job);
         // The lock is written under a temporary name and linked into place, so that no process ever sees an
         // empty lock.
         for _ in 0..50 {
@@ -88,17 +134,15 @@ impl Lock {
             {
                 return Err(no_link(&path, &error).into());
             }
-            if let Some(owner) = living_owner(&path, tree.dir())? {
-                return Err(Fault::machine(owner.is_at_work())
-                    .at(path.display().to_string())
-                    .hint("wait until it has finished, or stop it, and run the same command again")
-                    .into());
+            let owner = living_owner(&path, tree.dir())?;
+            if let Some(owner) = owner.filter(|owner| !has_ended(owner)) {
+                return Err(owner.refusal(&path).into());
             }
             // Left behind: the first process that renames it away may try again; the others see a new lock.
             let gone = disk::aside(&path);
             if std::fs::rename(&path, &gone).is_ok() {
                 // Another may have done so between our look and this, and hold it now: it gets it back.
-                if living_owner(&gone, tree.dir())?.is_some() {
+                if living_owner(&gone, tree.dir())?.is_some_and(|owner| !has_ended(&owner)) {
                     let _ = std::fs::hard_link(&gone, &path);
                 }
                 let _ = std::fs::remove_file(&gone);
@@ -109,15 +153,20 @@ impl Lock {
             .into())
     }
 
-    /// As [`Lock::take`]; waits up to a minute for another process, with a word about it.
+    /// As [`Lock::take_in`]; waits up to a minute for another process, with a word about it.
     ///
     /// # Errors
     /// As [`Lock::take`], when that process holds it for longer.
-    pub(crate) fn wait(tree: &Tree, tell: &mut impl FnMut(&str)) -> Result<Self> {
+    pub(crate) fn wait(
+        tree: &Tree,
+        job: Option<&str>,
+        has_ended: &mut dyn FnMut(&Owner) -> bool,
+        tell: &mut impl FnMut(&str),
+    ) -> Result<Self> {
         let end = Instant::now() + PATIENCE;
         let mut has_told = false;
         loop {
-            match Self::take(tree) {
+            match Self::take_in(tree, job, has_ended) {
                 Err(_) if is_held_by_another(tree) && Instant::now() < end => {
                     if let Some(owner) = holder(tree).filter(|_| !has_told) {
                         tell(&format!("{}; waiting for it", owner.is_at_work()));
@@ -230,11 +279,34 @@ mod tests {
             "{refused}"
         );
         drop(lock);
-        let dead = Owner { host: vars::hostname(), pid: 1, started: Some(0), since: 0.0 };
+        let dead = Owner { pid: 1, started: Some(0), ..Owner::this(None) };
         std::fs::write(dir.path().join("submit.lock"), super::super::to_json_line(&dead).unwrap())
             .unwrap();
         let lock = Lock::take(&tree).unwrap();
         drop(lock);
         assert_eq!(disk::list(dir.path()).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_lock_of_a_job_elsewhere_is_taken_over_when_that_job_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree::at(dir.path());
+        let there = Owner { host: "n3".to_owned(), pid: 7, ..Owner::this(Some("103")) };
+        let text = super::super::to_json_line(&there).unwrap();
+        std::fs::write(dir.path().join("submit.lock"), text).unwrap();
+        let refused = Lock::take(&tree).unwrap_err();
+        let words = "another hpcsweep is changing this sweep: process 7 on n3, job 103";
+        assert!(refused.to_string().starts_with(words), "{refused}");
+        let fault = refused.downcast_ref::<Fault>().unwrap();
+        assert!(fault.hint.as_ref().is_some_and(|hint| hint.contains("`rm ")), "{fault:?}");
+        let mut asked = Vec::new();
+        let lock = Lock::take_in(&tree, None, &mut |owner: &Owner| {
+            asked.extend(owner.job_elsewhere().map(str::to_owned));
+            true
+        });
+        drop(lock.unwrap());
+        assert!(!asked.is_empty() && asked.iter().all(|job| job == "103"), "{asked:?}");
+        // Of a process on this host, its job says nothing that the process itself does not.
+        assert_eq!(Owner::this(Some("104")).job_elsewhere(), None);
     }
 }

@@ -19,6 +19,7 @@ use crate::site::{SchedulerKind, Site};
 use crate::status::folders;
 use crate::submit::again::Again;
 use crate::submit::arrays::environment;
+use crate::submit::arrays::holder;
 use crate::submit::arrays::reconcile::{Search, settle_all};
 use crate::submit::arrays::unplaced;
 use crate::submit::arrays::wave::Waves;
@@ -30,7 +31,7 @@ use crate::submit::{
     secure, wanted,
 };
 use crate::tree::journal::{self, Entry, Journal, Writer};
-use crate::tree::lock::Lock;
+use crate::tree::lock::{Lock, Owner};
 use crate::tree::waves::{Array, Wave};
 use crate::tree::{Identity, Tree};
 use crate::words::count;
@@ -99,11 +100,7 @@ pub(crate) fn submit(
     let tree = source.tree();
     scheduler::check_path(kind, tree.dir())?;
     let access = secure(&tree, plan, site)?;
-    let lock = match options.feeder {
-        // It looks again by itself.
-        Some(_) => Lock::take(&tree)?,
-        None => Lock::wait(&tree, &mut tell)?,
-    };
+    let lock = locked(&tree, options, &mut asked, environment, &mut tell)?;
     let identity = tree.create(&plan.name, access)?;
     hands::take_over(&tree)?;
     settle_all(&tree, site, &mut asked.calls, true, &mut tell)?;
@@ -183,6 +180,27 @@ pub(crate) fn submit(
         calls: run.calls.made,
         tree: run.tree,
     })
+}
+
+/// Takes the lock of a sweep; a submission by a person waits for another process.
+fn locked(
+    tree: &Tree,
+    options: &ArrayOptions,
+    asked: &mut Asked,
+    environment: &Vars,
+    tell: &mut impl FnMut(&str),
+) -> Result<Lock> {
+    let job = scheduler::job::id(environment);
+    let journal = Journal::read(tree)?;
+    let mut known = None;
+    let mut has_ended = |owner: &Owner| {
+        holder::has_ended(&*asked.scheduler, &mut asked.calls, &journal, owner, &mut known)
+    };
+    match options.feeder {
+        // It looks again by itself.
+        Some(_) => Lock::take_in(tree, job.as_deref(), &mut has_ended),
+        None => Lock::wait(tree, job.as_deref(), &mut has_ended, tell),
+    }
 }
 
 /// Whether the feeder that submits has waited for all arrays that are `open`: they are about to end.

@@ -4,6 +4,7 @@ pub(super) mod amend;
 pub(crate) mod batch;
 pub(super) mod environment;
 pub(crate) mod feeder;
+mod holder;
 pub(crate) mod mapping;
 pub(super) mod next;
 pub(super) mod portion;

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::support::pbs::Pbs;
 use crate::support::pbs_once::wrap;
 use crate::support::plans::shell;
+use crate::support::world::{PROGRAM, wait_until};
 
 /// A server with queues of every kind.
 fn pbs() -> Pbs {
@@ -186,6 +187,31 @@ fn a_dry_run_says_which_trials_have_a_place_now() {
     // The queue is full now.
     let full = pbs.submit(&plan(30, ""), &["--dry-run"]).ok().to_owned();
     assert!(full.contains("allows 5 elements, 5 are in the queue: 0 trials now, "), "{full}");
+}
+
+/// A feeder was killed with its host while it submitted: its process cannot be looked for from here, but its job can.
+#[test]
+fn the_lock_of_a_feeder_on_another_host_is_free_when_its_job_has_ended() {
+    let pbs = that_takes(5);
+    pbs.submit(&plan(23, ""), &["-q"]).ok();
+    let lock = json!({"host": "n3", "pid": 7, "started": 1, "since": 1.0e9, "job": "2.pbshead"});
+    pbs.world.write("results/s/submit.lock", &format!("{lock}\n"));
+    // The job is there: another submission waits, and leaves the lock alone.
+    let waits = format!("exec '{}' submit plan.toml --pbs 2>said", PROGRAM);
+    let mut waiting = pbs.world.command("sh").args(["-c", &waits]).spawn().unwrap();
+    let word =
+        "another hpcsweep is changing this sweep: process 7 on n3, job 2.pbshead; waiting for it\n";
+    wait_until("it waits", || pbs.world.exists("said") && pbs.world.read("said").contains(word));
+    assert_eq!(pbs.world.read("results/s/submit.lock"), format!("{lock}\n"));
+    std::fs::remove_file(pbs.world.path("results/s/submit.lock")).unwrap();
+    assert!(waiting.wait().unwrap().success(), "{}", pbs.world.read("said"));
+    // The job is gone.
+    pbs.world.write("results/s/submit.lock", &format!("{lock}\n"));
+    pbs.world.call("qdel", &["2.pbshead", "0[].pbshead"]).ok();
+    let ran = pbs.again(&[]);
+    assert!(ran.code == 0 && !ran.err.contains("waiting for it"), "{}", ran.whole());
+    assert!(ran.err.contains("feeder: job "), "{}", ran.whole());
+    assert!(!pbs.world.exists("results/s/submit.lock"));
 }
 
 #[test]
