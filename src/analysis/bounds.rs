@@ -85,8 +85,7 @@ impl Bounded {
         value: f64,
         ends: Option<Interval>,
     ) -> Option<Interval> {
-        let keep = |ends| bounded.map_or(ends, |bounded| bounded.bounds.keep(value, ends));
-        ends.map(keep)
+        ends.map(|ends| bounded.map_or(ends, |bounded| bounded.bounds.keep(value, ends)))
     }
 
     /// Its bounds for JSON; `None` on a side without one.

@@ -82,11 +82,11 @@ pub(crate) fn compare(
         Some((*unit, paired, test))
     });
     let of_sides = sides.each_ref().map(|side| costs(table, &side.rows));
-    let cost = |(at, column): (usize, &&'static str)| Cost {
-        column,
-        means: of_sides.map(|means| means[at]),
-    };
-    let costs = COSTS.iter().enumerate().map(cost).collect();
+    let costs = COSTS
+        .iter()
+        .enumerate()
+        .map(|(at, column)| Cost { column, means: of_sides.map(|means| means[at]) })
+        .collect();
     let [a, b] = known.each_ref().map(|known| known.left);
     if let Some((unit, paired, test)) = paired.max_by(|a, b| a.2.p.total_cmp(&b.2.p)) {
         let (first, second) = paired.pairs.iter().copied().unzip();
@@ -180,8 +180,8 @@ fn means(all: impl Iterator<Item = (String, f64)>) -> Vec<f64> {
 pub(crate) fn costs(table: &Table, rows: &[usize]) -> [Option<f64>; COSTS.len()] {
     COSTS.map(|name| {
         let column = table.columns.iter().position(|known| known == name)?;
-        let cell = |at: &usize| table.cell(&table.rows[*at], column).number();
-        let values: Vec<f64> = rows.iter().filter_map(cell).collect();
+        let values: Vec<f64> =
+            rows.iter().filter_map(|at| table.cell(&table.rows[*at], column).number()).collect();
         (!values.is_empty()).then(|| stats::mean(&values))
     })
 }

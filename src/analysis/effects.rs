@@ -226,14 +226,15 @@ pub(crate) fn effects(
     })?;
     terms.sort_by(|a, b| b.share.total_cmp(&a.share));
     let axes = axes.into_iter().zip(marginals);
-    let with_means = |((column, axis), means): ((usize, Divided), Vec<_>)| {
-        let cells = |rows: &[usize]| -> Vec<Cell<'_>> {
-            rows.iter().map(|at| table.cell(&table.rows[*at], column)).collect()
-        };
-        let failed = axis.failed(&cells(&rows), &cells(&failed));
-        axis.with_means(column, means, &failed, goal)
-    };
-    let axes = axes.map(with_means).collect();
+    let axes = axes
+        .map(|((column, axis), means)| {
+            let cells = |rows: &[usize]| -> Vec<Cell<'_>> {
+                rows.iter().map(|at| table.cell(&table.rows[*at], column)).collect()
+            };
+            let failed = axis.failed(&cells(&rows), &cells(&failed));
+            axis.with_means(column, means, &failed, goal)
+        })
+        .collect();
     let bounds = bounds.filter(|_| method.is_grid());
     Ok(Effects { method, axes, terms, trials: rows.len(), left, infinite, unclear, bounds })
 }
@@ -286,9 +287,10 @@ struct Parts {
 
 impl<'a> Observations<'a> {
     fn of(axes: &[(usize, Divided)], ys: &'a [f64], seeds: Vec<usize>) -> Self {
-        let level = |row: usize| axes.iter().map(|(_, axis)| axis.levels[row]).collect();
         Self {
-            levels: (0..ys.len()).map(level).collect(),
+            levels: (0..ys.len())
+                .map(|row| axes.iter().map(|(_, axis)| axis.levels[row]).collect())
+                .collect(),
             counts: axes.iter().map(|(_, axis)| axis.words.len()).collect(),
             are_ordered: axes.iter().map(|(_, axis)| axis.is_ordered).collect(),
             has_ranges: axes.iter().any(|(_, axis)| axis.is_range),
@@ -307,8 +309,9 @@ impl<'a> Observations<'a> {
         }
         let found = stats::anova(&self.levels, &self.counts, self.ys, &self.seeds)?;
         let stats::Anova { terms, noise, in_common, error, means, is_complete } = found;
-        let kept = |(mean, ends)| (mean, Bounded::keep(bounds, mean, ends));
-        let marginals = means.into_iter().map(|axis| axis.into_iter().map(kept).collect());
+        let marginals = means.into_iter().map(|axis| {
+            axis.into_iter().map(|(mean, ends)| (mean, Bounded::keep(bounds, mean, ends))).collect()
+        });
         let method = Method::Grid(Grid { is_complete, noise, in_common, error });
         Ok(Parts { method, terms, marginals: marginals.collect() })
     }
@@ -319,11 +322,12 @@ impl<'a> Observations<'a> {
         let mut terms = forest.terms()?;
         let ps = stats::shuffled(&self.levels, &self.counts, &self.are_ordered, self.ys);
         terms.iter_mut().zip(ps).for_each(|(term, p)| term.p = Some(p));
-        let marginal = |axis| {
-            let all: Vec<(f64, Interval)> = forest.marginal(axis);
-            all.into_iter().map(|(mean, interval)| (mean, Some(interval))).collect()
-        };
-        let marginals = (0..self.counts.len()).map(marginal).collect();
+        let marginals = (0..self.counts.len())
+            .map(|axis| {
+                let all: Vec<(f64, Interval)> = forest.marginal(axis);
+                all.into_iter().map(|(mean, interval)| (mean, Some(interval))).collect()
+            })
+            .collect();
         Some(Parts { method: Method::Forest(why), terms, marginals })
     }
 }
@@ -357,8 +361,11 @@ impl Divided {
                 let place = ordered.partition_point(|(own, _)| *own <= x);
                 ordered.get(place.saturating_sub(1)).map(|(_, level)| *level)
             };
-            let near = || cell.as_f64().filter(|_| self.is_range).and_then(below);
-            if let Some(level) = exact.get(&cell.json()).copied().or_else(near) {
+            if let Some(level) = exact
+                .get(&cell.json())
+                .copied()
+                .or_else(|| cell.as_f64().filter(|_| self.is_range).and_then(below))
+            {
                 failed[level] += 1;
             }
         }
@@ -377,20 +384,28 @@ impl Divided {
         self.levels.iter().for_each(|level| trials[*level] += 1);
         let (all_failed, all) = (failed.iter().sum(), self.levels.len());
         let all = all + all_failed;
-        let level = |(at, (words, (mean, interval))): (usize, (String, (f64, _)))| {
-            let (trials, failed) = (trials[at], failed[at]);
-            let p = stats::at_least(failed, trials + failed, all_failed, all);
-            Level { words, mean, interval, trials, failed, is_spared: p < SIGNIFICANT }
-        };
-        let levels: Vec<Level> = self.words.into_iter().zip(means).enumerate().map(level).collect();
-        let better = |a: &(usize, &Level), b: &(usize, &Level)| {
-            let by_mean = match goal {
-                Goal::Min => a.1.mean.total_cmp(&b.1.mean),
-                Goal::Max => b.1.mean.total_cmp(&a.1.mean),
-            };
-            a.1.is_spared.cmp(&b.1.is_spared).then(by_mean)
-        };
-        let best = levels.iter().enumerate().min_by(better).map_or(0, |(at, _)| at);
+        let levels: Vec<Level> = self
+            .words
+            .into_iter()
+            .zip(means)
+            .enumerate()
+            .map(|(at, (words, (mean, interval)))| {
+                let (trials, failed) = (trials[at], failed[at]);
+                let p = stats::at_least(failed, trials + failed, all_failed, all);
+                Level { words, mean, interval, trials, failed, is_spared: p < SIGNIFICANT }
+            })
+            .collect();
+        let best = levels
+            .iter()
+            .enumerate()
+            .min_by(|a, b| {
+                let by_mean = match goal {
+                    Goal::Min => a.1.mean.total_cmp(&b.1.mean),
+                    Goal::Max => b.1.mean.total_cmp(&a.1.mean),
+                };
+                a.1.is_spared.cmp(&b.1.is_spared).then(by_mean)
+            })
+            .map_or(0, |(at, _)| at);
         Axis { column, levels, best }
     }
 }
@@ -437,8 +452,10 @@ fn divided_numbers(cells: &[Cell<'_>], most: usize) -> Divided {
     };
     let is_range = distinct.len() > most;
     if !is_range {
-        let level = |cell: &Cell<'_>| distinct.partition_point(|known| order(known, cell).is_lt());
-        let levels = cells.iter().map(level).collect();
+        let levels = cells
+            .iter()
+            .map(|cell| distinct.partition_point(|known| order(known, cell).is_lt()))
+            .collect();
         let words = distinct.iter().map(exact).collect();
         return Divided { levels, words, is_ordered: true, is_range };
     }
@@ -456,11 +473,12 @@ fn divided_numbers(cells: &[Cell<'_>], most: usize) -> Divided {
     }
     let ends: Vec<[Cell<'_>; 2]> = ends.into_iter().flatten().collect();
     let range = |word: &dyn Fn(&Cell<'_>) -> String| -> Vec<String> {
-        let range = |[low, high]: &[Cell<'_>; 2]| match order(low, high).is_eq() {
-            true => word(low),
-            false => format!("{} .. {}", word(low), word(high)),
-        };
-        ends.iter().map(range).collect()
+        ends.iter()
+            .map(|[low, high]| match order(low, high).is_eq() {
+                true => word(low),
+                false => format!("{} .. {}", word(low), word(high)),
+            })
+            .collect()
     };
     let mut words = range(&|cell| words::figures(cell.as_f64().unwrap_or(f64::NAN), 3));
     // Of neighbours that begin with the same digits, all digits tell them apart.

@@ -34,11 +34,15 @@ pub(crate) fn pareto(
     metrics: &[(usize, Goal)],
     statistic: Statistic,
 ) -> Pareto {
-    let observe = |(setting, own)| Member {
-        setting,
-        observed: metrics.iter().map(|(c, _)| settings.observe(table, own, *c)).collect(),
-    };
-    let mut all: Vec<Member> = settings.list.iter().enumerate().map(observe).collect();
+    let mut all: Vec<Member> = settings
+        .list
+        .iter()
+        .enumerate()
+        .map(|(setting, own)| Member {
+            setting,
+            observed: metrics.iter().map(|(c, _)| settings.observe(table, own, *c)).collect(),
+        })
+        .collect();
     let mut left = Left::default();
     all.iter().for_each(|one| left.add(one.observed[0].left));
     let has_several = all.iter().flat_map(|one| &one.observed).any(|one| one.values.len() > 1);

@@ -248,8 +248,8 @@ fn raise_best(ranked: &mut [Ranked], goal: Goal, statistic: Statistic) -> bool {
     }
     if n <= MOST_COMPARED && (0..n).any(|at| beats(at, best)) {
         // Each is beaten by some: the one that the fewest beat.
-        let beaten = |one: &usize| (0..n).filter(|at| beats(*at, *one)).count();
-        best = (0..n).min_by_key(beaten).unwrap_or(best);
+        best =
+            (0..n).min_by_key(|one| (0..n).filter(|at| beats(*at, *one)).count()).unwrap_or(best);
     }
     ranked[..=best].rotate_right(1);
     true

@@ -210,9 +210,11 @@ impl Settings {
             repeated += usize::from(!whole.insert(key(table, row, all.iter().copied())));
             let at_key =
                 *known.entry(key(table, row, apart.iter().copied())).or_insert_with(|| {
-                    let value = |column: &usize| (*column, table.cell(row, *column).value());
                     list.push(Setting {
-                        values: apart.iter().map(value).collect(),
+                        values: apart
+                            .iter()
+                            .map(|column| (*column, table.cell(row, *column).value()))
+                            .collect(),
                         rows: Vec::new(),
                     });
                     list.len() - 1
@@ -231,19 +233,23 @@ impl Settings {
     /// The columns in which settings differ.
     pub(crate) fn varied(&self) -> Vec<usize> {
         let Some(first) = self.list.first() else { return Vec::new() };
-        let differs = |at: &usize| {
-            self.list.iter().any(|setting| setting.values[*at].1 != first.values[*at].1)
-        };
-        (0..first.values.len()).filter(differs).map(|at| first.values[at].0).collect()
+        (0..first.values.len())
+            .filter(|at| {
+                self.list.iter().any(|setting| setting.values[*at].1 != first.values[*at].1)
+            })
+            .map(|at| first.values[at].0)
+            .collect()
     }
 
     /// The values of a setting in some columns, in words.
     pub(crate) fn cells(&self, setting: usize, columns: &[usize]) -> Vec<String> {
-        let cell = |column: &usize| {
-            let value = self.list[setting].values.iter().find(|(known, _)| known == column);
-            value.map_or_else(String::new, |(_, value)| self.text(*column, value))
-        };
-        columns.iter().map(cell).collect()
+        columns
+            .iter()
+            .map(|column| {
+                let value = self.list[setting].values.iter().find(|(known, _)| known == column);
+                value.map_or_else(String::new, |(_, value)| self.text(*column, value))
+            })
+            .collect()
     }
 
     /// The value of a column in words; texts are quoted where a number reads alike.
@@ -322,8 +328,7 @@ pub(crate) fn are_alike<'a>(mut values: impl Iterator<Item = &'a Value>) -> bool
 /// The columns of settings in which different values have the same text.
 fn alike(list: &[Setting], columns: usize) -> BTreeSet<usize> {
     let is_alike = |at: &usize| are_alike(list.iter().map(|setting| &setting.values[*at].1));
-    let column = |at: usize| Some(list.first()?.values[at].0);
-    (0..columns).filter(is_alike).filter_map(column).collect()
+    (0..columns).filter(is_alike).filter_map(|at| Some(list.first()?.values[at].0)).collect()
 }
 
 /// The cells of some columns as one text.

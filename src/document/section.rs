@@ -108,23 +108,28 @@ impl<S> Section<S> {
 
     /// The rows of the reference.
     pub(crate) fn rows(&self) -> Vec<Row> {
-        let row = |key: &Key<S>| Row { key: key.name, default: key.default, about: key.about };
-        self.keys.iter().map(row).collect()
+        self.keys
+            .iter()
+            .map(|key| Row { key: key.name, default: key.default, about: key.about })
+            .collect()
     }
 
     /// The JSON schema of the table.
     pub(crate) fn schema(&self) -> Value {
-        let property = |key: &Key<S>| {
-            let text = match key.default {
-                "required" => plain(key.about),
-                default if default.starts_with("required") => {
-                    format!("{} ({})", plain(key.about), plain(default))
-                }
-                default => format!("{} (default: {})", plain(key.about), plain(default)),
-            };
-            (key.name.to_owned(), described((key.schema)(), &text))
-        };
-        let properties: Map<String, Value> = self.keys.iter().map(property).collect();
+        let properties: Map<String, Value> = self
+            .keys
+            .iter()
+            .map(|key| {
+                let text = match key.default {
+                    "required" => plain(key.about),
+                    default if default.starts_with("required") => {
+                        format!("{} ({})", plain(key.about), plain(default))
+                    }
+                    default => format!("{} (default: {})", plain(key.about), plain(default)),
+                };
+                (key.name.to_owned(), described((key.schema)(), &text))
+            })
+            .collect();
         json!({ "type": "object", "properties": properties, "additionalProperties": false })
     }
 }

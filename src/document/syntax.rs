@@ -39,10 +39,9 @@ pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<Slip>) {
         }
         let value = values.iter().find(|value| (value.start..=value.end).contains(&span.start));
         let is_open = value.is_some_and(|value| {
-            let of_value = |(at, message): &(Range<usize>, &str)| {
-                at.start == value.end && message.starts_with("unclosed array")
-            };
-            found.iter().any(of_value)
+            found
+                .iter()
+                .any(|(at, message)| at.start == value.end && message.starts_with("unclosed array"))
         });
         let spoilt = match value {
             // The end of a text belongs to it.
@@ -74,8 +73,10 @@ pub(super) fn other_form(text: &str) -> Option<(&'static str, &'static str)> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let is_yaml = lines.clone().next().is_some_and(|line| {
         let key = line.split_once(':').filter(|(_, rest)| rest.is_empty() || rest.starts_with(' '));
-        let is_name = |c: char| c.is_alphanumeric() || "_-. ".contains(c);
-        line.trim_end() == "---" || key.is_some_and(|(name, _)| name.chars().all(is_name))
+        line.trim_end() == "---"
+            || key.is_some_and(|(name, _)| {
+                name.chars().all(|c| c.is_alphanumeric() || "_-. ".contains(c))
+            })
     });
     (is_yaml && !lines.any(|line| line.starts_with('['))).then_some(("YAML", AS_TOML))
 }

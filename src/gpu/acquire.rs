@@ -14,13 +14,15 @@ const TRIES: u32 = 1000;
 
 /// Who holds which device now; `holder` asks whether there is room for it.
 pub(crate) fn held(devices: &[Device], holds: &Holds, holder: &Holder) -> BTreeMap<String, Held> {
-    let held = |device: &Device| {
-        let holders = holds.holders(&device.uuid);
-        let is_full = !Holds::has_room(&holders, holder);
-        let by: Vec<String> = holders.iter().map(Holder::words).collect();
-        (!by.is_empty()).then(|| (device.uuid.clone(), Held { by, is_full }))
-    };
-    devices.iter().filter_map(held).collect()
+    devices
+        .iter()
+        .filter_map(|device| {
+            let holders = holds.holders(&device.uuid);
+            let is_full = !Holds::has_room(&holders, holder);
+            let by: Vec<String> = holders.iter().map(Holder::words).collect();
+            (!by.is_empty()).then(|| (device.uuid.clone(), Held { by, is_full }))
+        })
+        .collect()
 }
 
 /// Chooses the best devices that have room for `holder`, and holds them for it. Either all or none.
@@ -61,8 +63,8 @@ pub(crate) fn try_acquire(
             taken.insert(uuid.to_owned(), hold);
         }
         if taken.len() == chosen.len() {
-            let with_hold = |choice: Choice| Some((taken.remove(&choice.uuid)?, choice));
-            let both = chosen.into_iter().filter_map(with_hold);
+            let both =
+                chosen.into_iter().filter_map(|choice| Some((taken.remove(&choice.uuid)?, choice)));
             return Ok(Ok(both.map(|(hold, choice)| (choice, hold)).collect()));
         }
         for (uuid, hold) in &taken {

@@ -97,11 +97,10 @@ pub(crate) fn best(
     if devices.is_empty() {
         return Err(Fault::machine("there is no GPU on this host"));
     }
-    let allowed = |device: &&Device| {
-        let listed = |among: &Vec<String>| among.contains(&device.uuid);
-        wants.among.as_ref().is_none_or(listed)
-    };
-    let mine: Vec<&Device> = devices.iter().filter(allowed).collect();
+    let mine: Vec<&Device> = devices
+        .iter()
+        .filter(|device| wants.among.as_ref().is_none_or(|among| among.contains(&device.uuid)))
+        .collect();
     if mine.is_empty() {
         let seen =
             words::count(devices.iter().filter(|d| d.parent.is_none()).count() as u64, "GPU");
@@ -220,11 +219,14 @@ pub(crate) fn label(device: &Device) -> String {
 /// The value of `CUDA_VISIBLE_DEVICES` that leaves exactly these, in this order. A MIG device is named by its
 /// UUID in either naming: it has no index.
 pub(crate) fn visible_value(chosen: &[Choice], naming: Naming) -> String {
-    let name = |choice: &Choice| match naming {
-        Naming::Index if !choice.mig => choice.index.to_string(),
-        _ => choice.uuid.clone(),
-    };
-    chosen.iter().map(name).collect::<Vec<_>>().join(",")
+    chosen
+        .iter()
+        .map(|choice| match naming {
+            Naming::Index if !choice.mig => choice.index.to_string(),
+            _ => choice.uuid.clone(),
+        })
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// The fault of a host on which GPUs cannot be queried.

@@ -96,8 +96,10 @@ impl Pool {
     /// How many devices can be handed out.
     pub(crate) fn usable(&self) -> usize {
         let one = Wants::default();
-        let can = |device: &&Device| best(&[(*device).clone()], &one, &BTreeMap::new()).is_ok();
-        self.devices.iter().filter(can).count()
+        self.devices
+            .iter()
+            .filter(|device| best(&[(*device).clone()], &one, &BTreeMap::new()).is_ok())
+            .count()
     }
 
     /// Why the devices are unknown, if they are.
@@ -156,8 +158,11 @@ impl Pool {
         let keys = named.map(|ids| ids.iter().filter_map(|id| self.key(id)).collect::<Vec<_>>());
         let count = keys.as_ref().map_or(count, Vec::len);
         // Programs that run on them now will end.
-        let idle = |device: &Device| Device { processes: None, ..device.clone() };
-        let devices: Vec<Device> = self.devices.iter().map(idle).collect();
+        let devices: Vec<Device> = self
+            .devices
+            .iter()
+            .map(|device| Device { processes: None, ..device.clone() })
+            .collect();
         let wants = Wants { count, among: keys, ..Wants::default() };
         best(&devices, &wants, &BTreeMap::new()).is_ok()
     }
@@ -202,8 +207,11 @@ impl Pool {
         let stand_ins: Vec<Device>;
         let devices = match &self.origin {
             Origin::Nobody(_) => {
-                let one = |(place, id)| stand_in(place, id, &self.scope);
-                stand_ins = ids.iter().enumerate().map(one).collect();
+                stand_ins = ids
+                    .iter()
+                    .enumerate()
+                    .map(|(place, id)| stand_in(place, id, &self.scope))
+                    .collect();
                 &stand_ins
             }
             _ => &self.devices,
@@ -212,11 +220,14 @@ impl Pool {
         let chosen = try_acquire(devices, &wants, &self.holds, &self.holder)?;
         Ok(chosen.map(|chosen| {
             // In the order of the plan, and in its words where these are CUDA's too.
-            let name = |(key, id): (&String, &DeviceId)| match &self.origin {
-                Origin::Granted(_) => self.names[key].clone(),
-                _ => id.to_string(),
-            };
-            let visible: Vec<String> = keys.iter().zip(ids).map(name).collect();
+            let visible: Vec<String> = keys
+                .iter()
+                .zip(ids)
+                .map(|(key, id)| match &self.origin {
+                    Origin::Granted(_) => self.names[key].clone(),
+                    _ => id.to_string(),
+                })
+                .collect();
             Taken { visible: visible.join(","), holds: of(chosen) }
         }))
     }

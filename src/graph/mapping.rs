@@ -77,9 +77,10 @@ pub(crate) fn calls_of_jobs(nodes: &[Node], limit: usize) -> usize {
 /// The nodes of chains of one, chains numbered anew.
 fn lone(nodes: &[Node], chains: &Chains) -> Vec<Node> {
     let alone = (0..chains.len()).filter(|&c| chains.of(c).len() == 1);
-    let of =
-        |(new, c): (usize, usize)| Node { chain: new as u32, ..nodes[chains.of(c)[0] as usize] };
-    alone.enumerate().map(of).collect()
+    alone
+        .enumerate()
+        .map(|(new, c)| Node { chain: new as u32, ..nodes[chains.of(c)[0] as usize] })
+        .collect()
 }
 
 fn jobs(nodes: &[Node], limit: usize, continues: &[bool], lanes: Option<usize>) -> Graph {
@@ -171,8 +172,11 @@ fn fused(
             });
             for link in 0..all.len() {
                 let (behind, link) = (link / shapes.len(), link % shapes.len());
-                let trial = |of: &[usize]| nodes[chains.of(of[behind])[link] as usize].trial;
-                graph.order.extend(members.chunks(pack).map(trial));
+                graph.order.extend(
+                    members
+                        .chunks(pack)
+                        .map(|of| nodes[chains.of(of[behind])[link] as usize].trial),
+                );
             }
             block += 1;
         }

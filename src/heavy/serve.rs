@@ -96,8 +96,7 @@ fn run(job: &SyncJob) -> Result<()> {
             disk::append(&job.reduced, format!("{}\n", Value::Object(row)).as_bytes())?;
             told = unread;
         }
-        let over = |r: &[u8; SAID]| is(r, ENDED) && !is(r, PENDING) && lines_of(r) == 0;
-        if said.iter().all(over) {
+        if said.iter().all(|r| is(r, ENDED) && !is(r, PENDING) && lines_of(r) == 0) {
             if let Some(text) = served.lines.complaint() {
                 disk::write_whole(&job.odd, text.as_bytes())?;
             }

@@ -132,8 +132,8 @@ pub(crate) fn check_tasks(reader: &mut Reader<'_>, tasks: &Tasks, expanded: &Exp
             let sentence = format!("`task_id` is not a template: {reason}");
             reader.wrong(*at, sentence, "write it as in `\"fold{{ fold }}\"`");
         } else if let Some((trial, name)) = expanded.lacking.get(&number) {
-            let has = |form: &Form| is_known(name, &form.names, Scope::ParametersOnly);
-            if expanded.forms.iter().any(has) {
+            if expanded.forms.iter().any(|form| is_known(name, &form.names, Scope::ParametersOnly))
+            {
                 lacks(reader, *at, "task_id", name, *trial);
             } else {
                 let names = expanded.forms.iter().map(|form| &form.names);

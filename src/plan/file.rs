@@ -362,10 +362,18 @@ fn chain_groups(
         let hint = "both make chains: keep `chain_along`, or every `task_id`";
         reader.wrong(at, "`chain_along` and `task_id` are given together", hint);
     }
-    let along = |group: &Group| {
-        group.axes.iter().any(|axis| schedule.chain_along.iter().any(|name| **name == *axis.name))
-    };
-    (reader.n_faults() == n_before).then(|| written.groups.iter().map(along).collect())
+    (reader.n_faults() == n_before).then(|| {
+        written
+            .groups
+            .iter()
+            .map(|group| {
+                group
+                    .axes
+                    .iter()
+                    .any(|axis| schedule.chain_along.iter().any(|name| **name == *axis.name))
+            })
+            .collect()
+    })
 }
 
 const _: () = assert!(MAX_TRIALS < u32::MAX as u64);

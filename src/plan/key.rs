@@ -95,8 +95,8 @@ fn is_seeded(run: &Run) -> bool {
     // The text alone decides where keys of earlier versions depend on it.
     let reads = |text: &str| text.contains("sweep.seed") || engine::reads(text, "sweep", &["seed"]);
     let mut texts = run.command.iter().chain(run.env.iter().map(|(_, value)| value));
-    let is_of = |train: &serde_json::Value| train.get("seed").is_none() || any_text(train, &reads);
-    run.train.as_ref().is_some_and(is_of) || texts.any(|text| reads(text))
+    run.train.as_ref().is_some_and(|train| train.get("seed").is_none() || any_text(train, &reads))
+        || texts.any(|text| reads(text))
 }
 
 /// Whether a text anywhere in a table is such.

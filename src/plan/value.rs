@@ -85,8 +85,13 @@ pub(crate) fn read_value(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -
 
 /// The environment variable of a parameter: `opt.lr` is `HPCSWEEP_PARAM_OPT_LR`.
 pub(crate) fn variable_of(parameter: &str) -> String {
-    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    format!("HPCSWEEP_PARAM_{}", parameter.chars().map(upper).collect::<String>())
+    format!(
+        "HPCSWEEP_PARAM_{}",
+        parameter
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+            .collect::<String>()
+    )
 }
 
 /// The words for numbers that JSON cannot write.

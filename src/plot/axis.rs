@@ -86,10 +86,10 @@ impl Scale {
             Self::Linear(from, to) => self.even(*from, *to, most, 0.0),
             Self::Whole(from, to) => self.even(*from, *to, most, 1.0),
             Self::Log(from, to, at) if at.is_empty() => self.decades(*from, *to, most),
-            Self::Log(_, _, at) => {
-                let tick = |value: &f64| Tick { place: self.place(*value), label: plain(*value) };
-                at.iter().map(tick).collect()
-            }
+            Self::Log(_, _, at) => at
+                .iter()
+                .map(|value| Tick { place: self.place(*value), label: plain(*value) })
+                .collect(),
             Self::Words(words) => words
                 .iter()
                 .enumerate()
@@ -193,8 +193,11 @@ pub(super) fn minus(text: &str) -> String {
 /// A power of ten with a factor from 1 to 9: `10⁻³`, `2×10⁻³`.
 pub(super) fn power(digit: u32, exponent: i32) -> String {
     const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
-    let raise = |c: char| c.to_digit(10).map_or('⁻', |digit| RAISED[digit as usize]);
-    let raised: String = exponent.to_string().chars().map(raise).collect();
+    let raised: String = exponent
+        .to_string()
+        .chars()
+        .map(|c| c.to_digit(10).map_or('⁻', |digit| RAISED[digit as usize]))
+        .collect();
     if digit == 1 { format!("10{raised}") } else { format!("{digit}×10{raised}") }
 }
 

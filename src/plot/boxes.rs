@@ -26,9 +26,12 @@ pub(crate) fn boxes(wish: &Wish) -> Result<Figure> {
     let of_value = groups::labels(&grouped.settings, axis);
     let (mut words, mut samples) = (Vec::new(), Vec::new());
     for value in &values {
-        let of =
-            |(setting, _): &(&crate::analysis::Setting, _)| groups::value(setting, axis) == value;
-        let all = grouped.settings.list.iter().zip(&grouped.observed).filter(of);
+        let all = grouped
+            .settings
+            .list
+            .iter()
+            .zip(&grouped.observed)
+            .filter(|(setting, _)| groups::value(setting, axis) == value);
         let mut values: Vec<f64> = all.flat_map(|(_, one)| one.values.iter().copied()).collect();
         values.sort_by(f64::total_cmp);
         words.push(of_value(value));

@@ -139,13 +139,15 @@ fn together(
     along: &str,
     name: &str,
 ) -> Result<(Vec<Place>, usize)> {
-    let curve = |row: &usize| {
-        let row = &table.rows[*row];
-        let mut points = points::of(&sweeps[row.source()], row.trial, along, name)?;
-        points.retain(|(x, y)| has_place(*x) && (has_place(*y) || !y.is_finite()));
-        Ok(points)
-    };
-    let mut curves = rows.iter().map(curve).collect::<Result<Vec<_>>>()?;
+    let mut curves = rows
+        .iter()
+        .map(|row| {
+            let row = &table.rows[*row];
+            let mut points = points::of(&sweeps[row.source()], row.trial, along, name)?;
+            points.retain(|(x, y)| has_place(*x) && (has_place(*y) || !y.is_finite()));
+            Ok(points)
+        })
+        .collect::<Result<Vec<_>>>()?;
     let longer = points::end_together(&mut curves);
     let mut by_place: BTreeMap<i64, Place> = BTreeMap::new();
     for (x, y) in curves.into_iter().flatten() {
@@ -229,15 +231,22 @@ fn labels(wish: &Wish, grouped: &Grouped, order: &[usize]) -> (Option<String>, V
         _ => {
             let labelled: Vec<_> =
                 varied.iter().map(|column| (*column, groups::labels(settings, *column))).collect();
-            let label = |at: &usize| {
-                let parts: Vec<String> = labelled
+            (
+                None,
+                order
                     .iter()
-                    .filter(|(column, _)| *value(at, *column) != Value::Null)
-                    .map(|(c, of)| format!("{}={}", wish.table.columns[*c], of(value(at, *c))))
-                    .collect();
-                groups::label(&parts.join(" "))
-            };
-            (None, order.iter().map(label).collect())
+                    .map(|at| {
+                        let parts: Vec<String> = labelled
+                            .iter()
+                            .filter(|(column, _)| *value(at, *column) != Value::Null)
+                            .map(|(c, of)| {
+                                format!("{}={}", wish.table.columns[*c], of(value(at, *c)))
+                            })
+                            .collect();
+                        groups::label(&parts.join(" "))
+                    })
+                    .collect(),
+            )
         }
     }
 }
@@ -247,12 +256,13 @@ fn means(all: Vec<Place>, of: impl Fn(&[f64]) -> (f64, Option<[f64; 2]>)) -> Vec
     let last = all.len().saturating_sub(1);
     let kept = last.min(POINTS - 1);
     let place = |i: usize| (i * last).checked_div(kept).unwrap_or(0);
-    let point = |i: usize| {
-        let (x, values) = all.get(place(i))?;
-        let (y, ends) = of(values);
-        Some(Point { x: *x, y, ends })
-    };
-    (0..=kept).filter_map(point).collect()
+    (0..=kept)
+        .filter_map(|i| {
+            let (x, values) = all.get(place(i))?;
+            let (y, ends) = of(values);
+            Some(Point { x: *x, y, ends })
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -114,10 +114,12 @@ impl Along {
         is_scattered: bool,
     ) -> Result<Self> {
         let (name, n) = (&table.columns[column], self.words.len());
-        let first = |setting: &analysis::Setting| {
-            Some(table.cell(&table.rows[*setting.rows.first()?], column))
-        };
-        let cells: Vec<_> = grouped.settings.list.iter().filter_map(first).collect();
+        let cells: Vec<_> = grouped
+            .settings
+            .list
+            .iter()
+            .filter_map(|setting| Some(table.cell(&table.rows[*setting.rows.first()?], column)))
+            .collect();
         match analysis::ranges(&cells, RANGES).filter(|_| is_scattered || n > MOST_WORDS) {
             Some((places, words)) => {
                 let words: Vec<String> =

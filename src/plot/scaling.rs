@@ -138,14 +138,17 @@ fn ideal(line: &Line) -> Option<Line> {
 
 /// How much of the ideal speed-up the largest trials of each line have.
 fn efficiency(lines: &[Line], axis: &str) -> Vec<String> {
-    let of = |line: &Line| {
-        let (first, last) = (line.points.first()?, line.points.last()?);
-        let part = first.y * first.x / (last.y * last.x);
-        (first.x < last.x).then(|| {
-            let whose = if lines.len() > 1 { format!("{}: ", line.label) } else { String::new() };
-            let (from, to) = (figures(first.x, 6), figures(last.x, 6));
-            format!("{whose}efficiency from {axis} {from} to {to}: {:.0} %", part * 100.0)
+    lines
+        .iter()
+        .filter_map(|line| {
+            let (first, last) = (line.points.first()?, line.points.last()?);
+            let part = first.y * first.x / (last.y * last.x);
+            (first.x < last.x).then(|| {
+                let whose =
+                    if lines.len() > 1 { format!("{}: ", line.label) } else { String::new() };
+                let (from, to) = (figures(first.x, 6), figures(last.x, 6));
+                format!("{whose}efficiency from {axis} {from} to {to}: {:.0} %", part * 100.0)
+            })
         })
-    };
-    lines.iter().filter_map(of).collect()
+        .collect()
 }

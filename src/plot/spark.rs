@@ -21,15 +21,19 @@ pub(crate) fn spark(values: &[f64], width: usize) -> Option<String> {
         .collect();
     let least = means.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let block = |mean: &f64| match greatest > least {
-        true => {
-            let part = (mean - least) / (greatest - least);
-            BLOCKS[((part * BLOCKS.len() as f64) as usize).min(BLOCKS.len() - 1)]
-        }
-        // What never changes is in the middle.
-        false => BLOCKS[3],
-    };
-    Some(means.iter().map(block).collect())
+    Some(
+        means
+            .iter()
+            .map(|mean| match greatest > least {
+                true => {
+                    let part = (mean - least) / (greatest - least);
+                    BLOCKS[((part * BLOCKS.len() as f64) as usize).min(BLOCKS.len() - 1)]
+                }
+                // What never changes is in the middle.
+                false => BLOCKS[3],
+            })
+            .collect(),
+    )
 }
 
 #[cfg(test)]

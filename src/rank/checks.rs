@@ -178,20 +178,27 @@ fn allocation(
     if let Some(job) = ["SLURM_JOB_ID", "SLURM_JOBID"].into_iter().find(|n| text(vars, n).is_some())
     {
         let parts = ["SLURM_HET_SIZE", "SLURM_PACK_SIZE"].into_iter().find_map(number);
-        let of_part = |i: u64| {
-            number(&format!("SLURM_NTASKS_HET_GROUP_{i}"))
-                .or_else(|| number(&format!("SLURM_NTASKS_PACK_GROUP_{i}")))
-        };
-        let all_parts: Option<u64> =
-            parts.filter(|n| *n <= 1024).and_then(|n| (0..n).map(of_part).sum());
+        let all_parts: Option<u64> = parts.filter(|n| *n <= 1024).and_then(|n| {
+            (0..n)
+                .map(|i| {
+                    number(&format!("SLURM_NTASKS_HET_GROUP_{i}"))
+                        .or_else(|| number(&format!("SLURM_NTASKS_PACK_GROUP_{i}")))
+                })
+                .sum()
+        });
         let tasks = all_parts.or_else(|| number("SLURM_NTASKS")).or_else(|| number("SLURM_NPROCS"));
         let nodes = || number("SLURM_JOB_NUM_NODES").or_else(|| number("SLURM_NNODES"));
         return Some((job, tasks.map(Tasks).or_else(|| nodes().map(Nodes)), "srun"));
     }
     // One line a rank (`mpiprocs`), hosts repeated.
     if text(vars, "PBS_JOBID").is_some() {
-        let lines = |text: &str| text.lines().filter(|line| !line.trim().is_empty()).count() as u64;
-        return Some(("PBS_JOBID", pbs_nodefile.map(lines).map(Tasks), "mpiexec"));
+        return Some((
+            "PBS_JOBID",
+            pbs_nodefile
+                .map(|text| text.lines().filter(|line| !line.trim().is_empty()).count() as u64)
+                .map(Tasks),
+            "mpiexec",
+        ));
     }
     if text(vars, "LSB_JOBID").is_some() {
         return Some(("LSB_JOBID", number("LSB_DJOB_NUMPROC").map(Tasks), "jsrun or mpiexec"));

@@ -47,9 +47,13 @@ pub fn visible_devices(vars: &BTreeMap<String, String>) -> Option<Vec<&str>> {
         Some(name) => vars.get(*name)?,
         None => return None,
     };
-    let usable = |entry: &&str| {
-        let id = ["GPU-", "MIG-"].iter().any(|start| entry.starts_with(start));
-        id || (!entry.is_empty() && entry.bytes().all(|b| b.is_ascii_digit()))
-    };
-    Some(list.split(',').map(str::trim).take_while(usable).collect())
+    Some(
+        list.split(',')
+            .map(str::trim)
+            .take_while(|entry| {
+                let id = ["GPU-", "MIG-"].iter().any(|start| entry.starts_with(start));
+                id || (!entry.is_empty() && entry.bytes().all(|b| b.is_ascii_digit()))
+            })
+            .collect(),
+    )
 }

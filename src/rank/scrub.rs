@@ -88,11 +88,10 @@ pub const KEPT: &[&str] = &[
 
 /// Returns whether a variable belongs to the surrounding job or launcher.
 pub fn is_launcher_variable(name: &str) -> bool {
-    let listed = |pattern: &&str| match pattern.strip_suffix('*') {
+    SCRUB.iter().any(|pattern| match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
         None => name == *pattern,
-    };
-    SCRUB.iter().any(listed) && !KEPT.contains(&name)
+    }) && !KEPT.contains(&name)
 }
 
 /// The variables by which the Python module tells a launcher that a program has called from the one that started its

@@ -54,15 +54,6 @@ pub(super) fn ranking(table: &Table, metric: &Metric, settings: &Settings) -> Ra
 /// The settings of finished trials, the best mean first; `over` is averaged over.
 pub(super) fn best(table: &Table, metric: &Metric, over: &[usize], ranking: &Ranking) -> Best {
     let columns = swept(table, over);
-    let setting = |ranked: &&analysis::Ranked| {
-        let rows = ranked.observed.rows.clone();
-        let failed = ranked.observed.failed();
-        let mut label = label(table, &table.rows[*rows.first()?], &columns);
-        if let Some(failed) = &failed {
-            label.push_str(&format!(" (failed {failed})"));
-        }
-        Some(Setting { label, rows, mean: ranked.value, interval: ranked.interval })
-    };
     let finite = ranking.ranked.iter().filter(|one| one.value.is_finite());
     let finite: Vec<&analysis::Ranked> =
         finite.filter(|one| !one.observed.rows.is_empty()).collect();
@@ -70,7 +61,19 @@ pub(super) fn best(table: &Table, metric: &Metric, over: &[usize], ranking: &Ran
     let infinite = ranking.ranked.iter().filter(|one| one.value.is_infinite()).count();
     Best {
         settings: finite.len(),
-        drawn: best.iter().chain(&drawn(others, OTHERS)).filter_map(setting).collect(),
+        drawn: best
+            .iter()
+            .chain(&drawn(others, OTHERS))
+            .filter_map(|ranked| {
+                let rows = ranked.observed.rows.clone();
+                let failed = ranked.observed.failed();
+                let mut label = label(table, &table.rows[*rows.first()?], &columns);
+                if let Some(failed) = &failed {
+                    label.push_str(&format!(" (failed {failed})"));
+                }
+                Some(Setting { label, rows, mean: ranked.value, interval: ranked.interval })
+            })
+            .collect(),
         ties: ranking.ties().count(),
         failed: finite.iter().filter(|one| one.observed.failed().is_some()).count(),
         left_out: left_out(ranking.left, infinite, &isolated(&metric.name)),
@@ -180,13 +183,6 @@ pub(super) fn effects(table: &Table, metric: Option<&Metric>, settings: &Setting
             failed => format!("{words} (failed {failed}/{})", failed + level.trials),
         }
     };
-    let level = |level: &analysis::Level| Level {
-        label: label(level),
-        n: level.trials,
-        mean: rounded(level.mean),
-        low: level.interval.and_then(|[low, _]| rounded(low)),
-        high: level.interval.and_then(|[_, high]| rounded(high)),
-    };
     let mut axes: Vec<Effect> = found
         .axes
         .iter()
@@ -195,7 +191,17 @@ pub(super) fn effects(table: &Table, metric: Option<&Metric>, settings: &Setting
             name: name(at),
             share: rounded(share(at)).unwrap_or(0.0),
             is_shown: found.is_shown(at),
-            levels: axis.levels.iter().map(level).collect(),
+            levels: axis
+                .levels
+                .iter()
+                .map(|level| Level {
+                    label: label(level),
+                    n: level.trials,
+                    mean: rounded(level.mean),
+                    low: level.interval.and_then(|[low, _]| rounded(low)),
+                    high: level.interval.and_then(|[_, high]| rounded(high)),
+                })
+                .collect(),
         })
         .collect();
     axes.sort_by(|a, b| b.share.total_cmp(&a.share));

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{figure, rounded};
 use crate::units::{memory_text, walltime_text};
-use crate::usage::{Attempt, Hours, Report, Shape, Spread};
+use crate::usage::{Attempt, Report, Shape, Spread};
 use crate::words::count;
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -60,22 +60,23 @@ pub(super) fn of(usage: &Report, ended: &[Attempt]) -> Cost {
         all.sum::<f64>()
     };
     let energy = [usage.gpu_energy_j, usage.node_energy_j];
-    let used = |(what, hours): (&'static str, Hours)| {
-        (hours.requested > 0.0).then(|| Used {
-            what,
-            requested: figure(hours.requested),
-            used: figure(hours.used),
-            wasted: figure(hours.wasted),
-            share: rounded((hours.used / hours.requested).min(1.0)).unwrap_or(0.0),
-        })
-    };
     let all = usage.hours;
     let all = [("core-hours", all.core), ("GiB-hours", all.gib), ("GPU-hours", all.gpu)];
     Cost {
         core_hours: hours(&|own| own.request.cores()),
         gpu_hours: hours(&|own| own.request.total_gpus()),
         energy_kwh: energy.into_iter().flatten().reduce(|a, b| a + b).map(|joules| joules / 3.6e6),
-        hours: all.into_iter().filter_map(used).collect(),
+        hours: all
+            .into_iter()
+            .filter(|(_, hours)| hours.requested > 0.0)
+            .map(|(what, hours)| Used {
+                what,
+                requested: figure(hours.requested),
+                used: figure(hours.used),
+                wasted: figure(hours.wasted),
+                share: rounded((hours.used / hours.requested).min(1.0)).unwrap_or(0.0),
+            })
+            .collect(),
         shapes: usage.shapes.iter().take(MOST).map(asked).collect(),
     }
 }

@@ -58,8 +58,10 @@ pub(super) fn of(
     let (mut curves, mut cut) = (Vec::new(), 0);
     for setting in &best.drawn {
         let rows = rows(setting);
-        let of = |row: &usize| points::of(status, table.rows[*row].trial, along, name);
-        let mut all = rows.iter().map(of).collect::<Result<Vec<_>>>()?;
+        let mut all = rows
+            .iter()
+            .map(|row| points::of(status, table.rows[*row].trial, along, name))
+            .collect::<Result<Vec<_>>>()?;
         cut += usize::from(points::end_together(&mut all) > 0);
         let points = together(all.concat());
         if points.len() > 1 {

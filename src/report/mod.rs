@@ -181,12 +181,15 @@ fn rounded(n: f64) -> Option<f64> {
 /// A value or a name within a sentence or a label: marks that turn the direction of writing are spelt out, and letters that are written
 /// from right to left turn nothing but themselves.
 fn isolated(text: &str) -> String {
-    let is_turned = |c: char| {
+    let text = words::printable(text);
+    if text.contains(|c| {
         matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}'
             | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}')
-    };
-    let text = words::printable(text);
-    if text.contains(is_turned) { format!("\u{2068}{text}\u{2069}") } else { text.into_owned() }
+    }) {
+        format!("\u{2068}{text}\u{2069}")
+    } else {
+        text.into_owned()
+    }
 }
 
 /// A number in words: four digits that matter.

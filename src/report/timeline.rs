@@ -221,12 +221,14 @@ fn lanes<'a>(spans: &'a [Span], places: &'a [Place]) -> Vec<Lane<'a>> {
         let place = &places[span.place as usize];
         let (host, slot) = (place.0.as_str(), slot_of(place));
         let own = hosts.entry(host).or_default();
-        let fits = |lane: &Lane<'a>| match slot {
-            Some(_) => lane.slot == slot,
-            // Clocks of the worker and of its program differ by little.
-            None => lane.slot.is_none() && lane.free <= span.begin + 1e-3,
-        };
-        let place = own.iter().position(fits).unwrap_or(own.len());
+        let place = own
+            .iter()
+            .position(|lane| match slot {
+                Some(_) => lane.slot == slot,
+                // Clocks of the worker and of its program differ by little.
+                None => lane.slot.is_none() && lane.free <= span.begin + 1e-3,
+            })
+            .unwrap_or(own.len());
         if place == own.len() {
             own.push(Lane { host, slot, number: 0, alone: false, spans: Vec::new(), free: 0.0 });
         }

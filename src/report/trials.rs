@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::rounded;
 use crate::analysis::DEVICES;
-use crate::collect::{Cell, Goal, Table, Trial, assumed};
+use crate::collect::{Goal, Table, Trial, assumed};
 use crate::stats;
 use crate::usage::Attempt;
 use crate::words::{self, thousands};
@@ -249,7 +249,7 @@ pub(super) fn of(
         add(name, name, Role::Param, None, swept.contains(&column), 1.0);
     }
     let mut metrics: Vec<usize> = (table.first_metric..table.columns.len()).collect();
-    let rank = |&column: &usize| {
+    metrics.sort_by_key(|&column| {
         let name = &table.columns[column];
         let is_own = metric.is_some_and(|metric| metric.column == column);
         (
@@ -258,8 +258,7 @@ pub(super) fn of(
             name.ends_with(".min") || name.ends_with(".max"),
             column,
         )
-    };
-    metrics.sort_by_key(rank);
+    });
     let left = left.len() + metrics.split_off(metrics.len().min(MOST_COLUMNS)).len();
     // The best and worst steps of a metric come after what a trial has cost.
     let own = metric.map(|metric| metric.column);
@@ -303,8 +302,9 @@ fn is_empty(values: &Values) -> bool {
 fn values(table: &Table, rows: &[&Trial], column: usize, factor: f64) -> Values {
     let cells = || rows.iter().map(|row| table.cell(row, column));
     if cells().all(|value| value.is_null() || value.number().is_some()) {
-        let number = |value: Cell<'_>| rounded(value.number()? * factor);
-        return Values::Numbers { n: cells().map(number).collect() };
+        return Values::Numbers {
+            n: cells().map(|value| rounded(value.number()? * factor)).collect(),
+        };
     }
     let (mut d, mut places) = (Vec::new(), HashMap::new());
     let v = cells()

@@ -229,11 +229,14 @@ impl Condition {
             let own = line.metrics.iter().find(|(name, _)| name == head);
             return own.map(|(_, value)| number(value));
         }
-        let part = |(name, value): &(String, Value)| {
-            let part = name.strip_prefix(head)?.strip_prefix('.')?;
-            Some((part.to_owned(), number(value)))
-        };
-        let parts: HashMap<String, Seen<'_>> = line.metrics.iter().filter_map(part).collect();
+        let parts: HashMap<String, Seen<'_>> = line
+            .metrics
+            .iter()
+            .filter_map(|(name, value)| {
+                let part = name.strip_prefix(head)?.strip_prefix('.')?;
+                Some((part.to_owned(), number(value)))
+            })
+            .collect();
         (!parts.is_empty()).then_some(Seen::Table(parts))
     }
 }

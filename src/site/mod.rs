@@ -265,12 +265,14 @@ impl Site {
 
     /// Every key with its value, its origin and a remark, in the order of the reference.
     pub fn rows(&self) -> Vec<Row> {
-        let row = |key: &keys::Key| Row {
-            key: key.name,
-            value: (key.show)(self),
-            origin: self.origin(key.name).to_string(),
-            note: self.notes.get(key.name).cloned().unwrap_or_default(),
-        };
-        keys::KEYS.iter().map(row).collect()
+        keys::KEYS
+            .iter()
+            .map(|key| Row {
+                key: key.name,
+                value: (key.show)(self),
+                origin: self.origin(key.name).to_string(),
+                note: self.notes.get(key.name).cloned().unwrap_or_default(),
+            })
+            .collect()
     }
 }

@@ -104,38 +104,52 @@ struct Complete<'a> {
 
 impl<'a> Complete<'a> {
     fn new(levels: &'a Levels, counts: &'a [usize], terms: &'a [Vec<usize>]) -> Self {
-        let of = |term: &Vec<usize>| {
-            let counts: Vec<usize> = term.iter().map(|axis| counts[*axis]).collect();
-            Groups::of(levels, term, &counts)
-        };
-        Self { levels, counts, groups: terms.iter().map(of).collect(), terms }
+        Self {
+            levels,
+            counts,
+            groups: terms
+                .iter()
+                .map(|term| {
+                    let counts: Vec<usize> = term.iter().map(|axis| counts[*axis]).collect();
+                    Groups::of(levels, term, &counts)
+                })
+                .collect(),
+            terms,
+        }
     }
 
     /// Of each term and each of its groups, what it adds to the mean of all.
     fn effects(&self, ys: &[f64]) -> Vec<Vec<f64>> {
         let all = mean(ys);
         let means: Vec<Vec<f64>> = self.groups.iter().map(|groups| groups.means(ys)).collect();
-        let of = |(at, term): (usize, &Vec<usize>)| match term[..] {
-            [a, b] => {
-                let width = self.counts[b];
-                let own = |(group, both): (usize, &f64)| {
-                    both - means[a][group / width] - means[b][group % width] + all
-                };
-                means[at].iter().enumerate().map(own).collect()
-            }
-            _ => means[at].iter().map(|mean| mean - all).collect(),
-        };
-        self.terms.iter().enumerate().map(of).collect()
+        self.terms
+            .iter()
+            .enumerate()
+            .map(|(at, term)| match term[..] {
+                [a, b] => {
+                    let width = self.counts[b];
+                    means[at]
+                        .iter()
+                        .enumerate()
+                        .map(|(group, both)| {
+                            both - means[a][group / width] - means[b][group % width] + all
+                        })
+                        .collect()
+                }
+                _ => means[at].iter().map(|mean| mean - all).collect(),
+            })
+            .collect()
     }
 
     /// What the effects expect of each observation.
     fn fitted(&self, ys: &[f64]) -> Vec<f64> {
         let (all, effects) = (mean(ys), self.effects(ys));
-        let of = |at: usize| {
-            let own = self.groups.iter().zip(&effects);
-            all + own.map(|(groups, effect)| effect[groups.of[at]]).sum::<f64>()
-        };
-        (0..ys.len()).map(of).collect()
+        (0..ys.len())
+            .map(|at| {
+                let own = self.groups.iter().zip(&effects);
+                all + own.map(|(groups, effect)| effect[groups.of[at]]).sum::<f64>()
+            })
+            .collect()
     }
 
     /// The sum of squares of each term.
@@ -363,12 +377,17 @@ impl Found<'_> {
             let interval = intervals.as_ref().map(|all| all[at]).filter(|[low, high]| low < high);
             Term { axes, share: shares[at], interval, p: test(at) }
         });
-        let with_ends = |(mean, own): (f64, f64)| {
-            let ends = around(mean, (own * variance).sqrt(), left as f64);
-            let ends = ends.map(|ends| ends.map(|end| end * unit));
-            (mean * unit, ends.filter(|ends| ends.iter().all(|end| end.is_finite())))
+        let means = |axis| {
+            rest.model
+                .means(ys, axis)
+                .into_iter()
+                .map(|(mean, own)| {
+                    let ends = around(mean, (own * variance).sqrt(), left as f64);
+                    let ends = ends.map(|ends| ends.map(|end| end * unit));
+                    (mean * unit, ends.filter(|ends| ends.iter().all(|end| end.is_finite())))
+                })
+                .collect()
         };
-        let means = |axis| rest.model.means(ys, axis).into_iter().map(with_ends).collect();
         Anova {
             terms: whole.collect(),
             noise: noise / total,
@@ -403,11 +422,14 @@ fn drawn_again(
             drawn.push(if total > 0.0 { sum / total } else { 0.0 });
         }
     }
-    let moved = |(drawn, share): (Vec<f64>, &f64)| {
-        let more = mean(&drawn) - share;
-        middle(drawn).map(|end| (end - more).clamp(0.0, 1.0))
-    };
-    drawn.into_iter().zip(shares).map(moved).collect()
+    drawn
+        .into_iter()
+        .zip(shares)
+        .map(|(drawn, share)| {
+            let more = mean(&drawn) - share;
+            middle(drawn).map(|end| (end - more).clamp(0.0, 1.0))
+        })
+        .collect()
 }
 
 /// The middle 95 % of some values.

@@ -149,8 +149,8 @@ pub(crate) fn signed_rank(pairs: &[(f64, f64)]) -> Option<f64> {
     // Twice the ranks, so that those of ties are whole numbers.
     let mut ranks: Vec<usize> = Vec::with_capacity(n);
     while from < n {
-        let equal = |x: &&f64| x.abs() == differences[from].abs();
-        let to = from + differences[from..].iter().take_while(equal).count();
+        let to = from
+            + differences[from..].iter().take_while(|x| x.abs() == differences[from].abs()).count();
         let rank = (from + 1 + to) as f64 / 2.0;
         let above = differences[from..to].iter().filter(|x| **x > 0.0).count();
         positive += rank * above as f64;

@@ -104,11 +104,13 @@ impl Forest {
     pub(crate) fn marginal(&self, axis: usize) -> Vec<(f64, Interval)> {
         let of_trees: Vec<Vec<f64>> =
             self.trees.iter().map(|tree| self.means(tree, &[axis])).collect();
-        let at = |place: &usize| {
-            let values: Vec<f64> = of_trees.iter().map(|means| means[*place]).collect();
-            (mean(&values) * self.unit, middle(values).map(|end| end * self.unit))
-        };
-        self.places[axis].iter().map(at).collect()
+        self.places[axis]
+            .iter()
+            .map(|place| {
+                let values: Vec<f64> = of_trees.iter().map(|means| means[*place]).collect();
+                (mean(&values) * self.unit, middle(values).map(|end| end * self.unit))
+            })
+            .collect()
     }
 
     /// The means of a tree over all other axes, by the places of one or two axes, the second one faster.
@@ -156,10 +158,16 @@ impl Forest {
 
     /// The variance of the means by one axis, of all trees: what its part is made of, before it is known how much the forest explains.
     fn main_variance(&self, axis: usize) -> f64 {
-        let of = |tree: &Vec<Leaf>| {
-            self.spread(tree).map_or(0.0, |spread| self.variance(tree, &[axis], spread.mean))
-        };
-        mean(&self.trees.iter().map(of).collect::<Vec<_>>())
+        mean(
+            &self
+                .trees
+                .iter()
+                .map(|tree| {
+                    self.spread(tree)
+                        .map_or(0.0, |spread| self.variance(tree, &[axis], spread.mean))
+                })
+                .collect::<Vec<_>>(),
+        )
     }
 
     /// The parts that each axis and each two have in the variance over the whole grid, in the order of [`terms`], with the middle
@@ -256,9 +264,12 @@ impl Unseen {
 
     fn add(&mut self, leaves: &[Leaf], levels: &[Vec<usize>], is_seen: &[bool]) {
         for (at, sum, trees) in self.sums.iter_mut().filter(|(at, ..)| !is_seen[*at]) {
-            let inside =
-                |((from, to), level): (&(usize, usize), &usize)| (*from..*to).contains(level);
-            let holds = |leaf: &&Leaf| leaf.box_.iter().zip(&levels[*at]).all(inside);
+            let holds = |leaf: &&Leaf| {
+                leaf.box_
+                    .iter()
+                    .zip(&levels[*at])
+                    .all(|((from, to), level)| (*from..*to).contains(level))
+            };
             if let Some(leaf) = leaves.iter().find(holds) {
                 *sum += leaf.value;
                 *trees += 1;

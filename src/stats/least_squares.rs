@@ -131,11 +131,14 @@ impl<'a> LeastSquares<'a> {
             return Err(NoGrid::Large);
         }
         let row = |(at, level): (usize, &Vec<usize>)| -> Vec<usize> {
-            let of = |(term, columns): (&Vec<usize>, &Range<usize>)| {
-                columns.start + term.iter().fold(0, |at, axis| at * counts[*axis] + level[*axis])
-            };
             let block = blocks.get(at).map(|block| 1 + block);
-            std::iter::once(0).chain(block).chain(terms.iter().zip(&columns).map(of)).collect()
+            std::iter::once(0)
+                .chain(block)
+                .chain(terms.iter().zip(&columns).map(|(term, columns)| {
+                    columns.start
+                        + term.iter().fold(0, |at, axis| at * counts[*axis] + level[*axis])
+                }))
+                .collect()
         };
         let rows: Vec<Vec<usize>> = levels.iter().enumerate().map(row).collect();
         let mut products = vec![vec![0.0; next]; next];
@@ -158,8 +161,7 @@ impl<'a> LeastSquares<'a> {
         let own: Vec<Model> = terms.iter().enumerate().map(own).collect();
         let whole = model((0..terms.len()).collect());
         let found = Self { counts, terms, rows, blocks: many, columns, products, own, whole };
-        let is_told = |(at, count): (usize, &usize)| found.freedom(at) == count - 1;
-        match counts.iter().enumerate().all(is_told) {
+        match counts.iter().enumerate().all(|(at, count)| found.freedom(at) == count - 1) {
             true => Ok(found),
             false => Err(NoGrid::Confounded),
         }
@@ -193,18 +195,19 @@ impl<'a> LeastSquares<'a> {
     /// The sum of squares of each term beyond all that do not contain it (type II).
     pub(super) fn sums(&self, ys: &[f64]) -> Vec<f64> {
         let products = self.with_columns(ys);
-        let own = |own: &Model| {
-            let adds = own.factor.forward(&products);
-            adds[own.others..].iter().map(|x| x * x).sum()
-        };
-        self.own.iter().map(own).collect()
+        self.own
+            .iter()
+            .map(|own| {
+                let adds = own.factor.forward(&products);
+                adds[own.others..].iter().map(|x| x * x).sum()
+            })
+            .collect()
     }
 
     /// What the whole model expects of each observation.
     pub(super) fn fitted(&self, ys: &[f64]) -> Vec<f64> {
         let coefficients = self.whole.factor.coefficients(&self.with_columns(ys));
-        let of = |row: &Vec<usize>| row.iter().map(|column| coefficients[*column]).sum();
-        self.rows.iter().map(of).collect()
+        self.rows.iter().map(|row| row.iter().map(|column| coefficients[*column]).sum()).collect()
     }
 
     /// The means at each level of an axis over all combinations of the others, each with its variance where that of an observation is 1: by the
@@ -215,8 +218,9 @@ impl<'a> LeastSquares<'a> {
             let levels = 0..self.counts[axis];
             levels.map(|level| self.mean(model, &products, [axis, level])).collect()
         };
-        let none = || vec![(f64::NAN, f64::NAN); self.counts[axis]];
-        by(&self.whole).or_else(|| by(&self.own[axis])).unwrap_or_else(none)
+        by(&self.whole)
+            .or_else(|| by(&self.own[axis]))
+            .unwrap_or_else(|| vec![(f64::NAN, f64::NAN); self.counts[axis]])
     }
 
     /// The mean at a level of an axis by a model; `None` if the observations do not tell it.

@@ -96,8 +96,11 @@ impl Cells {
         let Some(blocks) = &self.blocks else { return self.means_of_each(ys) };
         let means = self.means(ys);
         let adds = blocks.factor.coefficients(&blocks.sums(self, ys, &means));
-        let in_cell = |cell: &Vec<usize>| mean(&cell.iter().map(|b| adds[*b]).collect::<Vec<_>>());
-        let in_cells: Vec<f64> = blocks.in_cells.iter().map(in_cell).collect();
+        let in_cells: Vec<f64> = blocks
+            .in_cells
+            .iter()
+            .map(|cell| mean(&cell.iter().map(|b| adds[*b]).collect::<Vec<_>>()))
+            .collect();
         let own = self.of.iter().zip(&blocks.of).map(|(cell, b)| adds[*b] - in_cells[*cell]);
         self.of.iter().zip(own).map(|(cell, own)| means[*cell] + own).collect()
     }

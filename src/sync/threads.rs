@@ -39,11 +39,13 @@ pub(crate) fn try_run<T: Send>(
             thread.inspect_err(|_| world.leave(rank, "could not be started"))
         };
         let started: Vec<_> = (0..n).map(start).collect();
-        let join = |thread: std::io::Result<std::thread::ScopedJoinHandle<'_, _>>| match thread {
-            Ok(thread) => thread.join().and_then(|end| end),
-            Err(error) => Err(Box::new(threads::none(&error).sentence) as _),
-        };
-        started.into_iter().map(join).collect()
+        started
+            .into_iter()
+            .map(|thread| match thread {
+                Ok(thread) => thread.join().and_then(|end| end),
+                Err(error) => Err(Box::new(threads::none(&error).sentence) as _),
+            })
+            .collect()
     })
 }
 

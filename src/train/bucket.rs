@@ -89,21 +89,26 @@ fn assign<K: PartialEq + Copy>(
 
 /// Lays the parameters of each group one behind the other.
 fn filled<K: Copy>(parameters: &[Parameter<K>], groups: Vec<Vec<usize>>) -> Vec<Bucket<K>> {
-    let lay = |group: Vec<usize>| {
-        let kind = parameters[group[0]].kind;
-        let mut elements = 0;
-        let slots = group
-            .into_iter()
-            .map(|parameter| {
-                let slot =
-                    Slot { parameter, offset: elements, elements: parameters[parameter].elements };
-                elements += slot.elements;
-                slot
-            })
-            .collect();
-        Bucket { kind, slots, elements }
-    };
-    groups.into_iter().map(lay).collect()
+    groups
+        .into_iter()
+        .map(|group| {
+            let kind = parameters[group[0]].kind;
+            let mut elements = 0;
+            let slots = group
+                .into_iter()
+                .map(|parameter| {
+                    let slot = Slot {
+                        parameter,
+                        offset: elements,
+                        elements: parameters[parameter].elements,
+                    };
+                    elements += slot.elements;
+                    slot
+                })
+                .collect();
+            Bucket { kind, slots, elements }
+        })
+        .collect()
 }
 
 /// A hash of what is reduced: names, shapes and types of numbers, in their order. Ranks with different

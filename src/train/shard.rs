@@ -111,8 +111,9 @@ impl Shards {
                 return Err(Fault::request(format!("rank {rank} would read no samples"))
                     .hint("use fewer ranks, or give this one some"));
             }
-            let reads = |k: &usize| ranges.iter().any(|range| meet(range, &starts[*k]));
-            let files = (0..starts.len()).filter(reads).collect();
+            let files = (0..starts.len())
+                .filter(|k| ranges.iter().any(|range| meet(range, &starts[*k])))
+                .collect();
             shards.push(Shard { ranges, files });
         }
         Ok(Self(shards))
@@ -130,12 +131,14 @@ pub(crate) fn balanced(n: u64, parts: u64, part: u64) -> Range<u64> {
 /// The samples of each file.
 fn places(files: &[File]) -> Vec<Range<u64>> {
     let mut start = 0;
-    let next = |file: &File| {
-        let range = start..start + file.samples;
-        start = range.end;
-        range
-    };
-    files.iter().map(next).collect()
+    files
+        .iter()
+        .map(|file| {
+            let range = start..start + file.samples;
+            start = range.end;
+            range
+        })
+        .collect()
 }
 
 /// The number of the file that has this name.
@@ -204,10 +207,13 @@ fn complete(files: &[File], all: &[Vec<Range<u64>>]) -> Result<(), Fault> {
 
 /// All ranges by their first sample, each with its rank.
 fn sorted(all: &[Vec<Range<u64>>]) -> Vec<(Range<u64>, usize)> {
-    let of_rank = |(rank, ranges): (usize, &Vec<Range<u64>>)| {
-        ranges.clone().into_iter().filter(|range| !range.is_empty()).map(move |r| (r, rank))
-    };
-    let mut sorted: Vec<(Range<u64>, usize)> = all.iter().enumerate().flat_map(of_rank).collect();
+    let mut sorted: Vec<(Range<u64>, usize)> = all
+        .iter()
+        .enumerate()
+        .flat_map(|(rank, ranges)| {
+            ranges.clone().into_iter().filter(|range| !range.is_empty()).map(move |r| (r, rank))
+        })
+        .collect();
     sorted.sort_by_key(|(range, _)| (range.start, range.end));
     sorted
 }

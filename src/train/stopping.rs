@@ -68,15 +68,17 @@ impl Stopping {
         let Some(stop) = stop else {
             return EpochOutcome { is_best, stop: None };
         };
-        let improves = |mark: f64| {
-            let delta = if stop.relative { stop.min_delta * mark.abs() } else { stop.min_delta };
-            let reaches = match direction {
-                Direction::Min => metric <= mark - delta,
-                Direction::Max => metric >= mark + delta,
-            };
-            reaches && is_better(mark)
-        };
-        if metric.is_finite() && self.mark.is_none_or(improves) {
+        if metric.is_finite()
+            && self.mark.is_none_or(|mark| {
+                let delta =
+                    if stop.relative { stop.min_delta * mark.abs() } else { stop.min_delta };
+                let reaches = match direction {
+                    Direction::Min => metric <= mark - delta,
+                    Direction::Max => metric >= mark + delta,
+                };
+                reaches && is_better(mark)
+            })
+        {
             self.mark = Some(metric);
             self.bad_epochs = 0;
             return EpochOutcome { is_best, stop: None };

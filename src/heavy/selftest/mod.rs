@@ -49,9 +49,11 @@ pub(crate) fn main(what: &str) -> ExitCode {
 fn largest(peers: &mut dyn Peers, mine: f64) -> Result<f64, Fault> {
     let mut all = vec![0; 8 * peers.size() as usize];
     peers.all_gather(&mine.to_le_bytes(), &mut all)?;
-    let number = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().unwrap_or_default());
     // NaN is larger than anything.
-    Ok(all.chunks(8).map(number).fold(0.0, |a, b| if b.is_nan() || b > a { b } else { a }))
+    Ok(all
+        .chunks(8)
+        .map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+        .fold(0.0, |a, b| if b.is_nan() || b > a { b } else { a }))
 }
 
 /// A text that is the same on every rank, or the word `differs`.

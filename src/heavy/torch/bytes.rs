@@ -80,17 +80,18 @@ pub(crate) fn encode<'a>(
 /// When it is no such file.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<(String, Tensor)>, Fault> {
     let file = SafeTensors::deserialize(bytes).map_err(|e| cannot("read", &e))?;
-    let read = |(name, view): (&str, TensorView)| {
-        let Some((kind, _)) = KINDS.iter().find(|(_, dtype)| *dtype == view.dtype()) else {
-            return Err(Fault::request(format!(
-                "`{name}` is {:?}, which is unknown",
-                view.dtype()
-            )));
-        };
-        let shape: Vec<i64> = view.shape().iter().map(|n| *n as i64).collect();
-        Ok((name.to_owned(), Tensor::f_from_data_size(view.data(), &shape, *kind).or_fault()?))
-    };
-    file.iter().map(read).collect()
+    file.iter()
+        .map(|(name, view)| {
+            let Some((kind, _)) = KINDS.iter().find(|(_, dtype)| *dtype == view.dtype()) else {
+                return Err(Fault::request(format!(
+                    "`{name}` is {:?}, which is unknown",
+                    view.dtype()
+                )));
+            };
+            let shape: Vec<i64> = view.shape().iter().map(|n| *n as i64).collect();
+            Ok((name.to_owned(), Tensor::f_from_data_size(view.data(), &shape, *kind).or_fault()?))
+        })
+        .collect()
 }
 
 fn cannot(what: &str, error: &safetensors::SafeTensorError) -> Fault {

@@ -122,8 +122,9 @@ pub(crate) fn agree(cards: &[Option<Card>], share_gpu: bool) -> Result<(), Fault
     }
     for (place, card) in read.iter().enumerate() {
         let Some(gpu) = &card.gpu else { continue };
-        let same = |other: &&&Card| other.host == card.host && other.gpu.as_ref() == Some(gpu);
-        if let Some(twin) = read[..place].iter().find(same)
+        if let Some(twin) = read[..place]
+            .iter()
+            .find(|other| other.host == card.host && other.gpu.as_ref() == Some(gpu))
             && !share_gpu
         {
             return Err(Fault::request(format!(

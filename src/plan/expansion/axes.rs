@@ -66,8 +66,11 @@ impl Group {
                 values.into()
             })
             .collect();
-        let is_table = |value: &Value| matches!(value, Value::Table(pairs) if !pairs.is_empty());
-        if group.params().any(|axis| axis.values.iter().any(is_table)) {
+        if group.params().any(|axis| {
+            axis.values
+                .iter()
+                .any(|value| matches!(value, Value::Table(pairs) if !pairs.is_empty()))
+        }) {
             group.find_shapes();
         }
         group
@@ -93,8 +96,7 @@ impl Group {
     /// The axes that are parameters. A request that varies along an axis is one too: it distinguishes the
     /// trials of a scaling study.
     pub(crate) fn params(&self) -> impl Iterator<Item = &Axis> {
-        let is_param = |axis: &&Axis| matches!(axis.special, None | Some(Special::Wishes(_)));
-        self.axes.iter().filter(is_param)
+        self.axes.iter().filter(|axis| matches!(axis.special, None | Some(Special::Wishes(_))))
     }
 
     /// How many points it has.
@@ -156,9 +158,13 @@ const LONGEST_LABEL: usize = 40;
 /// The value as part of a label: bare when it cannot be mistaken, otherwise as JSON.
 fn label_text(value: &Value) -> String {
     let text = value.to_string();
-    let plain = |c: char| c.is_alphanumeric() || "._+-".contains(c);
     match value {
-        Value::Str(_) if text.is_empty() || !text.chars().all(plain) => value.to_json().to_string(),
+        Value::Str(_)
+            if text.is_empty()
+                || !text.chars().all(|c| c.is_alphanumeric() || "._+-".contains(c)) =>
+        {
+            value.to_json().to_string()
+        }
         _ => text,
     }
 }

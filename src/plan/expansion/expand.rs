@@ -112,13 +112,15 @@ impl<'s> Maker<'s, '_, '_> {
         let mut layouts: HashMap<usize, Rc<Layout<'s>>> = HashMap::new();
         let mut asked: HashMap<usize, Asked> = HashMap::new();
         let mut chains: HashMap<usize, TaskId> = HashMap::new();
-        let touches = |group: &Group| {
-            group
-                .axes
-                .iter()
-                .any(|axis| matches!(axis.special, Some(Special::Gpus(_) | Special::Wishes(_))))
-        };
-        let sets_request: Vec<bool> = groups.iter().map(touches).collect();
+        let sets_request: Vec<bool> = groups
+            .iter()
+            .map(|group| {
+                group
+                    .axes
+                    .iter()
+                    .any(|axis| matches!(axis.special, Some(Special::Gpus(_) | Special::Wishes(_))))
+            })
+            .collect();
         let mut point = vec![0usize; groups.len()];
         loop {
             // Mixed radix numbers of what matters: shapes, requests, chains.

@@ -49,11 +49,12 @@ fn read(
         return None;
     };
     let name = reader.line_of_text(entry)?.to_owned();
-    let fault = |fault: Fault| {
-        let place = reader.place(entry.at);
-        reader.report(entry.at, fault.at(place));
-    };
-    let text = files(&name).map_err(fault).ok()?;
+    let text = files(&name)
+        .map_err(|fault| {
+            let place = reader.place(entry.at);
+            reader.report(entry.at, fault.at(place));
+        })
+        .ok()?;
     // Spreadsheets begin a file with a byte order mark.
     let list = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let refusal = |why: &str| Refusal { sentence: format!("`{name}`{why}"), hint: HINT.to_owned() };
@@ -154,11 +155,14 @@ fn json(name: &str, text: &str) -> Result<Rows, Refusal> {
     let Json::Array(items) = value else {
         return Err(refuse("this is not a list".to_owned(), HINT));
     };
-    let object = |(number, item): (usize, Json)| match item {
-        Json::Object(object) => Ok((number + 1, object)),
-        _ => Err(refuse(format!("entry {} is not an object", number + 1), HINT)),
-    };
-    items.into_iter().enumerate().map(object).collect()
+    items
+        .into_iter()
+        .enumerate()
+        .map(|(number, item)| match item {
+            Json::Object(object) => Ok((number + 1, object)),
+            _ => Err(refuse(format!("entry {} is not an object", number + 1), HINT)),
+        })
+        .collect()
 }
 
 /// A JSON value as TOML writes it, on one line.

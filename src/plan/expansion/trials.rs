@@ -225,9 +225,10 @@ pub(crate) fn check_name(reader: &mut Reader<'_>, at: usize, name: &str) -> bool
         reader.wrong(at, format!("a parameter cannot be called `{top}`"), hint);
         return false;
     }
-    let is_bad =
-        |part: &str| part.is_empty() || part.contains(|c: char| c.is_control() || c == '=');
-    if name.split('.').any(is_bad) {
+    if name
+        .split('.')
+        .any(|part| part.is_empty() || part.contains(|c: char| c.is_control() || c == '='))
+    {
         let hint = "use letters, digits and `_`, with dots between tables";
         reader.wrong(at, format!("a parameter cannot be called `{}`", name.escape_debug()), hint);
         return false;

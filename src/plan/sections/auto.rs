@@ -56,11 +56,14 @@ pub(crate) struct Learn {
 impl Learn {
     /// The values on which it depends, of a trial: `width = 64, depth = 2`. Trials with the same text need the same.
     pub(crate) fn values(&self, params: &Params) -> String {
-        let value = |name: &String| {
-            let value = params.get(name).map(ToString::to_string);
-            format!("{name} = {}", value.as_deref().unwrap_or("nothing"))
-        };
-        let values: Vec<String> = self.by.iter().map(value).collect();
+        let values: Vec<String> = self
+            .by
+            .iter()
+            .map(|name| {
+                let value = params.get(name).map(ToString::to_string);
+                format!("{name} = {}", value.as_deref().unwrap_or("nothing"))
+            })
+            .collect();
         values.join(", ")
     }
 }

@@ -83,9 +83,14 @@ const REDUCTIONS: Form<Vec<(String, Reduction)>> = Form {
             reader.expected(entry, "a table like `{ loss = \"mean\", samples = \"sum\" }`");
             return None;
         };
-        let named =
-            |entry: Entry<'_>| Some((entry.key.to_owned(), reader.word(&entry, Reduction::WORDS)?));
-        Some(entries(table).into_iter().filter_map(named).collect())
+        Some(
+            entries(table)
+                .into_iter()
+                .filter_map(|entry| {
+                    Some((entry.key.to_owned(), reader.word(&entry, Reduction::WORDS)?))
+                })
+                .collect(),
+        )
     },
     schema: || json!({ "type": "object", "additionalProperties": (word::<Reduction>().schema)() }),
 };

@@ -84,8 +84,7 @@ pub(crate) fn read_sweep(reader: &mut Reader<'_>, entry: Option<&Entry<'_>>) -> 
 
 /// Whether a sweep can be called so.
 pub(crate) fn is_name(name: &str) -> bool {
-    let is_letter = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    name.chars().all(is_letter)
+    name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
         && !name.starts_with(['.', '-'])
         && (1..=MAX_NAME).contains(&name.len())
 }

@@ -139,8 +139,7 @@ impl Compiled {
         let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
         let mut names = paths(source, |head| heads.iter().any(|known| known == head));
         for head in &heads {
-            let is_part = |name: &String| name.split('.').next() == Some(head);
-            if !names.iter().any(is_part) {
+            if !names.iter().any(|name| name.split('.').next() == Some(head)) {
                 names.insert(head.clone());
             }
         }
@@ -179,8 +178,8 @@ impl Compiled {
     /// Returns Tera's error about its syntax.
     pub(crate) fn condition(expression: &str) -> Result<Self, String> {
         // The user has written no tag.
-        let of_user = |reason: String| reason.replace("`%}`", "the end");
-        Self::new(&format!("{{% if {expression} %}}1{{% endif %}}")).map_err(of_user)
+        Self::new(&format!("{{% if {expression} %}}1{{% endif %}}"))
+            .map_err(|reason| reason.replace("`%}`", "the end"))
     }
 
     /// The text for these parameters; only the names it uses are handed over.

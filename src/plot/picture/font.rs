@@ -40,11 +40,14 @@ impl Font {
 
     /// The width of a text in points.
     pub(super) fn width(&self, text: &str, size: f64) -> f64 {
-        let advance = |c: char| {
-            let glyph = self.face.glyph_index(c).unwrap_or_default();
-            f64::from(self.face.glyph_hor_advance(glyph).unwrap_or_default())
-        };
-        text.chars().map(advance).sum::<f64>() / self.units * size
+        text.chars()
+            .map(|c| {
+                let glyph = self.face.glyph_index(c).unwrap_or_default();
+                f64::from(self.face.glyph_hor_advance(glyph).unwrap_or_default())
+            })
+            .sum::<f64>()
+            / self.units
+            * size
     }
 
     /// A text of at most this width; one that was cut ends in an ellipsis.

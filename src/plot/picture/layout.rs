@@ -285,8 +285,8 @@ fn legend(figure: &Figure, width: f64, font: &Font) -> Vec<Vec<Entry>> {
     let room = width - indent;
     let labels: Vec<String> =
         named.iter().map(|line| font.fit(&line.label, TICK, room - SWATCH - 3.0)).collect();
-    let own = |label: &String| SWATCH + 3.0 + font.width(label, TICK) + BEHIND_ENTRY;
-    let widths: Vec<f64> = labels.iter().map(own).collect();
+    let widths: Vec<f64> =
+        labels.iter().map(|label| SWATCH + 3.0 + font.width(label, TICK) + BEHIND_ENTRY).collect();
     let is_one_row = widths.iter().sum::<f64>() - BEHIND_ENTRY <= room;
     let widest = widths.iter().copied().fold(0.0, f64::max);
     // Several rows have columns.

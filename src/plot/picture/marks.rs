@@ -78,8 +78,13 @@ pub(super) fn draw(figure: &Figure, area: &Area, font: &Font, svg: &mut Svg) {
             let slot = area.width / samples.len().max(1) as f64;
             for (at, sample) in samples.iter().enumerate() {
                 let x = area.x(figure.x.scale.place(at as f64));
-                let y = |value: f64| area.y(figure.y.scale.place(value));
-                distribution(sample, x, (slot * 0.55).min(20.0), y, svg);
+                distribution(
+                    sample,
+                    x,
+                    (slot * 0.55).min(20.0),
+                    |value| area.y(figure.y.scale.place(value)),
+                    svg,
+                );
             }
         }
         Body::Bars(bars) => {
@@ -116,13 +121,16 @@ fn around(line: &Line, scale: &Scale, place: impl Fn(f64, f64) -> (f64, f64), sv
     match line.look {
         Look::Colour(number) => {
             // Where one trial is left, the band has no width.
-            let with = |p: &crate::plot::Point| {
-                let [low, high] = p.ends.unwrap_or([p.y, p.y]);
-                let (low, high) = ends(low, high);
-                (place(p.x, high), place(p.x, low))
-            };
             if line.points.iter().any(|point| point.ends.is_some()) {
-                let (above, below): (Vec<_>, Vec<_>) = line.points.iter().map(with).unzip();
+                let (above, below): (Vec<_>, Vec<_>) = line
+                    .points
+                    .iter()
+                    .map(|p| {
+                        let [low, high] = p.ends.unwrap_or([p.y, p.y]);
+                        let (low, high) = ends(low, high);
+                        (place(p.x, high), place(p.x, low))
+                    })
+                    .unzip();
                 let outline: Vec<(f64, f64)> =
                     above.into_iter().chain(below.into_iter().rev()).collect();
                 svg.polygon(&outline, colour(number), 0.18);

@@ -183,11 +183,14 @@ impl Svg {
     /// A fill of this name: colours from below.
     pub(super) fn gradient(&mut self, name: &str, colours: &[[u8; 3]]) {
         let last = colours.len().saturating_sub(1).max(1) as f64;
-        let stop = |(at, colour): (usize, &[u8; 3])| {
-            let colour = hex(*colour);
-            format!("<stop offset=\"{}\" stop-color=\"{colour}\"/>", number(at as f64 / last))
-        };
-        let stops: String = colours.iter().enumerate().map(stop).collect();
+        let stops: String = colours
+            .iter()
+            .enumerate()
+            .map(|(at, colour)| {
+                let colour = hex(*colour);
+                format!("<stop offset=\"{}\" stop-color=\"{colour}\"/>", number(at as f64 / last))
+            })
+            .collect();
         let _ = writeln!(
             self.body,
             "<linearGradient id=\"{name}\" x1=\"0\" y1=\"1\" x2=\"0\" y2=\"0\">{stops}</linearGradient>"

@@ -68,8 +68,12 @@ impl Loader {
         L: IntoIterator<Item = Vec<u64>>,
         L::IntoIter: Send + 'static,
     {
-        let make = move |indices: &[u64], spare| dataset.batch(indices, &how, spare);
-        Self::of(Box::new(make), Box::new(lists.into_iter()), threads, depth)
+        Self::of(
+            Box::new(move |indices, spare| dataset.batch(indices, &how, spare)),
+            Box::new(lists.into_iter()),
+            threads,
+            depth,
+        )
     }
 
     fn of(

@@ -34,8 +34,9 @@ impl Exact {
     /// The indices of this rank; they are the same in every epoch.
     pub(crate) fn indices(&self) -> Vec<u64> {
         let items = self.items.as_deref();
-        let index = |place: u64| items.map_or(place, |items| items[place as usize]);
-        self.places(self.place.rank).map(index).collect()
+        self.places(self.place.rank)
+            .map(|place| items.map_or(place, |items| items[place as usize]))
+            .collect()
     }
 
     /// The places in the data set that a rank visits.

@@ -39,11 +39,14 @@ impl Bucket {
             let host = Tensor::f_zeros([len + marks], (plan.kind, Device::Cpu))?;
             Some(host.f_internal_pin_memory(device)?)
         };
-        let view = |slot: &bucket::Slot| {
-            flat.f_narrow(0, slot.offset as i64, slot.elements as i64)?
-                .f_view_as(&parameters[slot.parameter].tensor)
-        };
-        let views = plan.slots.iter().map(view).collect::<tch::Result<_>>()?;
+        let views = plan
+            .slots
+            .iter()
+            .map(|slot| {
+                flat.f_narrow(0, slot.offset as i64, slot.elements as i64)?
+                    .f_view_as(&parameters[slot.parameter].tensor)
+            })
+            .collect::<tch::Result<_>>()?;
         Ok((Self { flat, host, len, marks }, views))
     }
 

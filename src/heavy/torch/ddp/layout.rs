@@ -41,11 +41,12 @@ const HASH: usize = 32;
 /// A hash of everything, then a description for users.
 fn describe(parameters: &[Named], buffers: &[Named]) -> Vec<u8> {
     let mark = |word: &str, list: &[Named]| -> Vec<(String, Vec<i64>, String)> {
-        let line = |named: &Named| {
-            let kind = format!("{:?}", named.tensor.kind());
-            (format!("{word} {}", named.name), named.tensor.size(), kind)
-        };
-        list.iter().map(line).collect()
+        list.iter()
+            .map(|named| {
+                let kind = format!("{:?}", named.tensor.kind());
+                (format!("{word} {}", named.name), named.tensor.size(), kind)
+            })
+            .collect()
     };
     let all = [mark("parameter", parameters), mark("buffer", buffers)].concat();
     let all = all.iter().map(|(name, shape, kind)| (name.as_str(), &shape[..], kind.as_str()));

@@ -373,13 +373,19 @@ fn kinds(tensors: &[Named]) -> Vec<tch::Kind> {
 /// Buckets in the order in which gradients become ready: the backward pass meets the last parameter
 /// first.
 fn plan(parameters: &[Named], limits: &[u64]) -> Vec<hpcsweep::train::bucket::Bucket<tch::Kind>> {
-    let of = |named: &Named| Parameter {
-        elements: named.tensor.numel() as u64,
-        width: named.tensor.kind().elt_size_in_bytes() as u64,
-        kind: named.tensor.kind(),
-    };
     let arrival: Vec<usize> = (0..parameters.len()).rev().collect();
-    by_arrival(&parameters.iter().map(of).collect::<Vec<_>>(), &arrival, limits)
+    by_arrival(
+        &parameters
+            .iter()
+            .map(|named| Parameter {
+                elements: named.tensor.numel() as u64,
+                width: named.tensor.kind().elt_size_in_bytes() as u64,
+                kind: named.tensor.kind(),
+            })
+            .collect::<Vec<_>>(),
+        &arrival,
+        limits,
+    )
 }
 
 /// Makes buffers views of one tensor for each kind.

@@ -99,8 +99,12 @@ impl Writer {
         let folder = folder.to_owned();
         // Two at a time: a slow disk slows the training down, it does not fill the memory.
         let (asked, orders) = mpsc::sync_channel::<Work>(1);
-        let work = move || orders.iter().try_for_each(|work| write(&folder, work));
-        Ok(Self { asked, thread: Some(threads::start("checkpoints", work)?) })
+        Ok(Self {
+            asked,
+            thread: Some(threads::start("checkpoints", move || {
+                orders.iter().try_for_each(|work| write(&folder, work))
+            })?),
+        })
     }
 
     /// Asks for something to be written; waits while two others are.

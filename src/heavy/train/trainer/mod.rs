@@ -66,14 +66,13 @@ enum Activity {
 fn own_data(job: &Job, rank: u32) -> Option<Result<Option<Vec<u8>>, Fault>> {
     let data = &job.config.data;
     let of = |source: &Source| fingerprint(source, &job.base);
-    let word = || {
+    (rank == 0).then(|| {
         let validation = match &data.validation {
             Some(Validation::Source(source)) => of(source)?,
             _ => String::new(),
         };
         Ok(Some((of(&data.train)? + &validation).into_bytes()))
-    };
-    (rank == 0).then(word)
+    })
 }
 
 impl<'a> Trainer<'a> {

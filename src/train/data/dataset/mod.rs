@@ -4,7 +4,7 @@
 //! numbers of the files, and is a slice of a map. Nothing is kept for a single sample.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::array::{self, Array, Dtype, Shape};
 use super::batch::{Batch, How, Kind, Targets};
@@ -77,10 +77,9 @@ impl Source {
         };
         let mut all = Vec::new();
         for name in names {
-            let shown = |path: PathBuf| {
+            all.extend(map::matching(base, name)?.into_iter().map(|path| {
                 path.strip_prefix(base).unwrap_or(&path).to_string_lossy().into_owned()
-            };
-            all.extend(map::matching(base, name)?.into_iter().map(shown));
+            }));
         }
         Ok(all)
     }
@@ -212,11 +211,13 @@ impl Dataset {
     /// The files in their order, with the numbers of their samples; none for a made-up field.
     pub fn files(&self) -> Vec<Samples> {
         let Origin::Files(parts) = &self.origin else { return Vec::new() };
-        let samples = |part: &Part| Samples {
-            file: part.name.clone(),
-            numbers: part.first..part.first + part.len,
-        };
-        parts.iter().map(samples).collect()
+        parts
+            .iter()
+            .map(|part| Samples {
+                file: part.name.clone(),
+                numbers: part.first..part.first + part.len,
+            })
+            .collect()
     }
 
     /// The numbers of some samples, as a model takes them. `spare` is a batch no longer needed, whose
