@@ -65,8 +65,8 @@ impl Bounded {
         // What is derived from a metric by its ends has its bounds.
         let base = [".min", ".max"].iter().find_map(|end| name.strip_suffix(end));
         let written = |source: &crate::collect::Source| {
-            let of = |name: &str| source.bounds.iter().find(|(own, _)| own == name);
-            of(name).or_else(|| of(base?)).map(|(_, bounds)| Bounds(*bounds))
+            let bounds_of = |name: &str| source.bounds.iter().find(|(own, _)| own == name);
+            bounds_of(name).or_else(|| bounds_of(base?)).map(|(_, bounds)| Bounds(*bounds))
         };
         let (bounds, is_assumed) = match table.sources.iter().find_map(written) {
             Some(bounds) => (bounds, false),
@@ -104,20 +104,20 @@ impl Bounded {
             [None, Some(most)] => (format!("below {}", figure(most)), "logarithm"),
             [None, None] => return String::new(),
         };
-        let why = match self.is_assumed {
+        let reason = match self.is_assumed {
             true => {
                 format!("as the name `{name}` says; `[metrics] bounds` in the plan says otherwise")
             }
             false => format!("as `[metrics] bounds` says of `{name}`"),
         };
-        format!("intervals stay {where_} by the {how}, {why}")
+        format!("intervals stay {where_} by the {how}, {reason}")
     }
 }
 
 /// The words of a name.
 fn parts(name: &str) -> Vec<String> {
-    let all = name.split(['.', '_', '-', '/', ' ', '@', ':']);
-    all.map(str::to_ascii_lowercase).collect()
+    let words = name.split(['.', '_', '-', '/', ' ', '@', ':']);
+    words.map(str::to_ascii_lowercase).collect()
 }
 
 /// Whether a metric is a time, by its name.
@@ -131,8 +131,8 @@ pub(crate) fn is_time(name: &str) -> bool {
 /// The bounds that a name says.
 fn assumed(name: &str) -> Option<[f64; 2]> {
     let parts = parts(name);
-    let has = |known: &[&str]| parts.iter().any(|part| known.contains(&part.as_str()));
-    match (has(&PARTS), has(&POSITIVE) || is_time(name)) {
+    let has_any = |known: &[&str]| parts.iter().any(|part| known.contains(&part.as_str()));
+    match (has_any(&PARTS), has_any(&POSITIVE) || is_time(name)) {
         (true, _) => Some([0.0, 1.0]),
         (false, true) => Some([0.0, f64::INFINITY]),
         (false, false) => None,

@@ -67,9 +67,9 @@ pub(crate) fn compare(
     common: &[usize],
     over: &[usize],
 ) -> Comparison {
-    let known = sides.each_ref().map(|side| Known::of(table, side, metric));
-    let all = table.rows.iter().filter_map(|row| table.cell(row, metric).number());
-    let resolution = stats::resolution(all);
+    let observed = sides.each_ref().map(|side| Known::of(table, side, metric));
+    let numbers = table.rows.iter().filter_map(|row| table.cell(row, metric).number());
+    let resolution = stats::resolution(numbers);
     let bounds = Bounded::of(table, metric);
     let mut units: Vec<Option<usize>> =
         over.iter().filter(|column| common.contains(column)).map(|column| Some(*column)).collect();
@@ -77,7 +77,7 @@ pub(crate) fn compare(
         units.push(None);
     }
     let paired = units.iter().filter_map(|unit| {
-        let paired = paired(table, &known, common, *unit);
+        let paired = paired(table, &observed, common, *unit);
         let test = stats::paired(&paired.pairs, resolution)?;
         Some((*unit, paired, test))
     });
@@ -87,26 +87,26 @@ pub(crate) fn compare(
         .enumerate()
         .map(|(at, column)| Cost { column, means: of_sides.map(|means| means[at]) })
         .collect();
-    let [a, b] = known.each_ref().map(|known| known.left);
+    let [a, b] = observed.each_ref().map(|side| side.left);
     if let Some((unit, paired, test)) = paired.max_by(|a, b| a.2.p.total_cmp(&b.2.p)) {
         let (first, second) = paired.pairs.iter().copied().unzip();
         let sample = |side: usize, values, left| {
             let trials = paired.trials[side];
-            Sample { values, trials, alone: known[side].values.len() - trials, left }
+            Sample { values, trials, alone: observed[side].values.len() - trials, left }
         };
         let samples = [sample(0, first, a), sample(1, second, b)];
         let signed_rank = stats::signed_rank(&paired.pairs);
         return Comparison { samples, unit, test: Some(test), signed_rank, bounds, costs };
     }
     let unit = units[0];
-    let samples = known.map(|known| {
+    let samples = observed.map(|side| {
         let values = match unit {
-            Some(column) => means(known.values.iter().map(|(at, value)| {
+            Some(column) => means(side.values.iter().map(|(at, value)| {
                 (key(table, &table.rows[*at], std::iter::once(column)), *value)
             })),
-            None => known.values.iter().map(|(_, value)| *value).collect(),
+            None => side.values.iter().map(|(_, value)| *value).collect(),
         };
-        Sample { values, trials: known.values.len(), alone: 0, left: known.left }
+        Sample { values, trials: side.values.len(), alone: 0, left: side.left }
     });
     let test = stats::welch(&samples[0].values, &samples[1].values, resolution);
     Comparison { samples, unit, test, signed_rank: None, bounds, costs }
@@ -138,40 +138,40 @@ struct Paired {
 }
 
 fn paired(table: &Table, known: &[Known; 2], common: &[usize], unit: Option<usize>) -> Paired {
-    let mut place: HashMap<String, usize> = HashMap::new();
+    let mut key_places: HashMap<String, usize> = HashMap::new();
     // Of each key its unit, and of each side the numbers.
     let mut keyed: Vec<(String, [Vec<f64>; 2])> = Vec::new();
     for (side, known) in known.iter().enumerate() {
         for (at, value) in &known.values {
             let row = &table.rows[*at];
-            let own = key(table, row, common.iter().copied());
-            let place = *place.entry(own).or_insert_with_key(|own| {
+            let trial_key = key(table, row, common.iter().copied());
+            let pair_place = *key_places.entry(trial_key).or_insert_with_key(|trial_key| {
                 let unit = unit.map(|column| key(table, row, std::iter::once(column)));
-                keyed.push((unit.unwrap_or_else(|| own.clone()), Default::default()));
+                keyed.push((unit.unwrap_or_else(|| trial_key.clone()), Default::default()));
                 keyed.len() - 1
             });
-            keyed[place].1[side].push(*value);
+            keyed[pair_place].1[side].push(*value);
         }
     }
     keyed.retain(|(_, sides)| sides.iter().all(|values| !values.is_empty()));
     let trials = [0, 1].map(|side| keyed.iter().map(|(_, sides)| sides[side].len()).sum());
-    let of = |side: usize| {
-        let mean = |sides: &[Vec<f64>; 2]| stats::mean(&sides[side]);
-        means(keyed.iter().map(|(unit, sides)| (unit.clone(), mean(sides))))
+    let side_means = |side: usize| {
+        let side_mean = |sides: &[Vec<f64>; 2]| stats::mean(&sides[side]);
+        means(keyed.iter().map(|(unit, sides)| (unit.clone(), side_mean(sides))))
     };
-    Paired { pairs: of(0).into_iter().zip(of(1)).collect(), trials }
+    Paired { pairs: side_means(0).into_iter().zip(side_means(1)).collect(), trials }
 }
 
 /// The means of numbers with equal words, in the order of the first of each.
 fn means(all: impl Iterator<Item = (String, f64)>) -> Vec<f64> {
-    let mut place: HashMap<String, usize> = HashMap::new();
+    let mut group_places: HashMap<String, usize> = HashMap::new();
     let mut groups: Vec<Vec<f64>> = Vec::new();
     for (word, value) in all {
-        let place = *place.entry(word).or_insert_with(|| {
+        let group_place = *group_places.entry(word).or_insert_with(|| {
             groups.push(Vec::new());
             groups.len() - 1
         });
-        groups[place].push(value);
+        groups[group_place].push(value);
     }
     groups.iter().map(|group| stats::mean(group)).collect()
 }

@@ -110,8 +110,8 @@ pub(crate) struct Axis {
 impl Effects {
     /// Whether anything shows that an axis has an effect: a test at 5 %, where there is one.
     pub(crate) fn is_shown(&self, axis: usize) -> bool {
-        let own = self.terms.iter().find(|term| term.axes == [axis]);
-        own.is_some_and(|term| term.share > 0.0 && term.p.is_none_or(|p| p < SIGNIFICANT))
+        let main_effect = self.terms.iter().find(|term| term.axes == [axis]);
+        main_effect.is_some_and(|term| term.share > 0.0 && term.p.is_none_or(|p| p < SIGNIFICANT))
     }
 
     /// A term in words, by the names of axes: "a x b" with ` x ` between them.
@@ -126,9 +126,12 @@ impl Effects {
     /// What the parts leave over, in words.
     pub(crate) fn rest(&self) -> String {
         let percent = |part: f64| format!("{:.1} %", part.clamp(0.0, 1.0) * 100.0);
-        let all: f64 = self.terms.iter().map(|term| term.share).sum();
+        let explained: f64 = self.terms.iter().map(|term| term.share).sum();
         let Method::Grid(grid) = self.method else {
-            return format!("{} is noise and what the forest does not explain", percent(1.0 - all));
+            return format!(
+                "{} is noise and what the forest does not explain",
+                percent(1.0 - explained)
+            );
         };
         let noise = percent(grid.noise);
         match grid.error {
@@ -181,13 +184,13 @@ pub(crate) fn effects(
 ) -> Result<Effects> {
     let (mut left, mut rows, mut failed) = (Left::default(), Vec::new(), Vec::new());
     for at in settings.list.iter().flat_map(|setting| &setting.rows) {
-        let before = left.bad();
+        let n_bad_before = left.bad();
         rows.extend(number(table, &table.rows[*at], metric, &mut left).map(|y| (*at, y)));
-        failed.extend((left.bad() > before).then_some(*at));
+        failed.extend((left.bad() > n_bad_before).then_some(*at));
     }
-    let all = rows.len();
+    let n_numbers = rows.len();
     rows.retain(|(_, y)| y.is_finite());
-    let infinite = all - rows.len();
+    let infinite = n_numbers - rows.len();
     rows.sort_by_key(|(at, _)| *at);
     let (rows, ys): (Vec<usize>, Vec<f64>) = rows.into_iter().unzip();
     let (axes, unclear) = axes(table, settings, &rows);
@@ -210,9 +213,9 @@ pub(crate) fn effects(
     let parts = match observed.grid(bounds) {
         Ok(parts) => Some(parts),
         Err(why) if rows.len() < LEAST => {
-            let why = why_no_grid(why);
+            let reason = why_no_grid(why);
             let sentence = format!(
-                "{trials} with a number for `{name}` are too few to tell what matters, because {why}"
+                "{trials} with a number for `{name}` are too few to tell what matters, because {reason}"
             );
             return Err(Fault::request(sentence)
                 .hint(format!("{LEAST} are the least, or half of all combinations of values once"))
@@ -258,11 +261,11 @@ fn axes(table: &Table, settings: &Settings, rows: &[usize]) -> (Vec<(usize, Divi
 
 /// Of each row, which seed it has: trials with the same one are alike in more than their parameters.
 fn seeds(table: &Table, settings: &Settings, rows: &[usize]) -> Vec<usize> {
-    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut seed_numbers: HashMap<String, usize> = HashMap::new();
     let mut seed = |at: &usize| {
-        let own = key(table, &table.rows[*at], settings.over.iter().map(|over| over.column));
-        let next = known.len();
-        *known.entry(own).or_insert(next)
+        let seed_key = key(table, &table.rows[*at], settings.over.iter().map(|over| over.column));
+        let next_seed = seed_numbers.len();
+        *seed_numbers.entry(seed_key).or_insert(next_seed)
     };
     rows.iter().map(&mut seed).collect()
 }
@@ -307,8 +310,8 @@ impl<'a> Observations<'a> {
         if self.has_ranges {
             return Err(None);
         }
-        let found = stats::anova(&self.levels, &self.counts, self.ys, &self.seeds)?;
-        let stats::Anova { terms, noise, in_common, error, means, is_complete } = found;
+        let anova = stats::anova(&self.levels, &self.counts, self.ys, &self.seeds)?;
+        let stats::Anova { terms, noise, in_common, error, means, is_complete } = anova;
         let marginals = means.into_iter().map(|axis| {
             axis.into_iter().map(|(mean, ends)| (mean, Bounded::keep(bounds, mean, ends))).collect()
         });
@@ -324,8 +327,8 @@ impl<'a> Observations<'a> {
         terms.iter_mut().zip(ps).for_each(|(term, p)| term.p = Some(p));
         let marginals = (0..self.counts.len())
             .map(|axis| {
-                let all: Vec<(f64, Interval)> = forest.marginal(axis);
-                all.into_iter().map(|(mean, interval)| (mean, Some(interval))).collect()
+                let level_means: Vec<(f64, Interval)> = forest.marginal(axis);
+                level_means.into_iter().map(|(mean, interval)| (mean, Some(interval))).collect()
             })
             .collect();
         Some(Parts { method: Method::Forest(why), terms, marginals })
@@ -358,8 +361,8 @@ impl Divided {
         ordered.sort_by(|a, b| a.0.total_cmp(&b.0));
         for cell in further {
             let below = |x: f64| {
-                let place = ordered.partition_point(|(own, _)| *own <= x);
-                ordered.get(place.saturating_sub(1)).map(|(_, level)| *level)
+                let n_below = ordered.partition_point(|(own, _)| *own <= x);
+                ordered.get(n_below.saturating_sub(1)).map(|(_, level)| *level)
             };
             if let Some(level) = exact
                 .get(&cell.json())
@@ -383,7 +386,7 @@ impl Divided {
         let mut trials = vec![0; self.words.len()];
         self.levels.iter().for_each(|level| trials[*level] += 1);
         let (all_failed, all) = (failed.iter().sum(), self.levels.len());
-        let all = all + all_failed;
+        let all_trials = all + all_failed;
         let levels: Vec<Level> = self
             .words
             .into_iter()
@@ -391,7 +394,7 @@ impl Divided {
             .enumerate()
             .map(|(at, (words, (mean, interval)))| {
                 let (trials, failed) = (trials[at], failed[at]);
-                let p = stats::at_least(failed, trials + failed, all_failed, all);
+                let p = stats::at_least(failed, trials + failed, all_failed, all_trials);
                 Level { words, mean, interval, trials, failed, is_spared: p < SIGNIFICANT }
             })
             .collect();
@@ -460,13 +463,13 @@ fn divided_numbers(cells: &[Cell<'_>], most: usize) -> Divided {
         return Divided { levels, words, is_ordered: true, is_range };
     }
     // The first value of each range but the first.
-    let mut from: Vec<Cell<'_>> =
+    let mut starts: Vec<Cell<'_>> =
         (1..most).map(|part| sorted[part * sorted.len() / most]).collect();
-    from.dedup_by(|a, b| order(a, b).is_eq());
-    from.retain(|first| order(first, &sorted[0]).is_gt());
-    let level = |cell: &Cell<'_>| from.partition_point(|first| order(first, cell).is_le());
+    starts.dedup_by(|a, b| order(a, b).is_eq());
+    starts.retain(|first| order(first, &sorted[0]).is_gt());
+    let level = |cell: &Cell<'_>| starts.partition_point(|first| order(first, cell).is_le());
     let levels: Vec<usize> = cells.iter().map(level).collect();
-    let mut ends: Vec<Option<[Cell<'_>; 2]>> = vec![None; from.len() + 1];
+    let mut ends: Vec<Option<[Cell<'_>; 2]>> = vec![None; starts.len() + 1];
     for cell in &sorted {
         let [_, last] = ends[level(cell)].get_or_insert([*cell; 2]);
         *last = *cell;

@@ -35,11 +35,11 @@ pub(crate) fn column(table: &Table, name: &str) -> Result<usize> {
         return Ok(column);
     }
     let parameters = &table.columns[table.first_parameter..table.first_metric];
-    let known: Vec<&str> = parameters.iter().map(String::as_str).collect();
+    let names: Vec<&str> = parameters.iter().map(String::as_str).collect();
     let fault = Fault::request(format!("no trial has a parameter `{name}`"));
-    Err(match known.as_slice() {
+    Err(match names.as_slice() {
         [] => fault.hint("the trials have no parameters"),
-        known => fault.hint(words::suggestion(name, known, "there are")),
+        names => fault.hint(words::suggestion(name, names, "there are")),
     }
     .into())
 }

@@ -34,7 +34,7 @@ pub(crate) fn pareto(
     metrics: &[(usize, Goal)],
     statistic: Statistic,
 ) -> Pareto {
-    let mut all: Vec<Member> = settings
+    let mut members: Vec<Member> = settings
         .list
         .iter()
         .enumerate()
@@ -43,27 +43,27 @@ pub(crate) fn pareto(
             observed: metrics.iter().map(|(c, _)| settings.observe(table, own, *c)).collect(),
         })
         .collect();
-    let mut left = Left::default();
-    all.iter().for_each(|one| left.add(one.observed[0].left));
-    let has_several = all.iter().flat_map(|one| &one.observed).any(|one| one.values.len() > 1);
+    let mut left_out = Left::default();
+    members.iter().for_each(|one| left_out.add(one.observed[0].left));
+    let has_several = members.iter().flat_map(|one| &one.observed).any(|one| one.values.len() > 1);
     let least = if has_several { 2 } else { 1 };
-    all.retain(|one| {
+    members.retain(|one| {
         one.observed.iter().all(|own| own.values.len() >= least && own.left.bad() == 0)
     });
     let point = |one: &Member| -> Vec<f64> {
         one.observed.iter().map(|own| statistic.of(&own.values, None).0).collect()
     };
-    let points: Vec<Vec<f64>> = all.iter().map(point).collect();
+    let points: Vec<Vec<f64>> = members.iter().map(point).collect();
     let goals: Vec<Goal> = metrics.iter().map(|(_, goal)| *goal).collect();
     let mut places = front(&points, &goals);
     places.sort_by(|a, b| points[*a][0].total_cmp(&points[*b][0]));
     if goals[0] == Goal::Max {
         places.reverse();
     }
-    let compared = all.len();
-    let mut all: Vec<Option<Member>> = all.into_iter().map(Some).collect();
-    let front = places.into_iter().filter_map(|at| all[at].take()).collect();
-    Pareto { front, compared, least, left }
+    let compared = members.len();
+    let mut members: Vec<Option<Member>> = members.into_iter().map(Some).collect();
+    let front = places.into_iter().filter_map(|at| members[at].take()).collect();
+    Pareto { front, compared, least, left: left_out }
 }
 
 /// The points that no other is better than: as good in each metric, and better in one. In the order of the points.

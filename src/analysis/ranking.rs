@@ -22,12 +22,12 @@ pub(crate) enum Statistic {
 impl Statistic {
     /// Its value, and its 95 % interval within the bounds of the metric.
     pub(crate) fn of(self, sample: &[f64], bounds: Option<Bounded>) -> (f64, Option<Interval>) {
-        let kept = |value, ends| (value, Bounded::keep(bounds, value, ends));
+        let within_bounds = |value, ends| (value, Bounded::keep(bounds, value, ends));
         match self {
-            Self::Mean => kept(stats::mean(sample), stats::of_mean(sample)),
+            Self::Mean => within_bounds(stats::mean(sample), stats::of_mean(sample)),
             // The ends are numbers of the sample, or lie between two.
             Self::Median => (stats::median(sample), stats::of_median(sample)),
-            Self::Iqm => kept(stats::iqm(sample), stats::of_iqm(sample)),
+            Self::Iqm => within_bounds(stats::iqm(sample), stats::of_iqm(sample)),
         }
     }
 
@@ -168,9 +168,9 @@ pub(crate) fn rank(
         }
         let (value, interval) = statistic.of(&observed.values, bounds);
         let is_whole = observed.left.bad() == 0 && !value.is_nan();
-        let place = if is_whole { Place::Ranked } else { Place::Failed };
+        let rank_place = if is_whole { Place::Ranked } else { Place::Failed };
         let interval = interval.filter(|_| is_whole);
-        ranked.push(Ranked { setting: at, observed, value, interval, place, p: None });
+        ranked.push(Ranked { setting: at, observed, value, interval, place: rank_place, p: None });
     }
     let has_several = ranked.iter().any(|ranked| ranked.observed.values.len() > 1);
     for one in ranked.iter_mut().filter(|one| has_several && one.observed.values.len() == 1) {
@@ -186,8 +186,8 @@ pub(crate) fn rank(
     });
     let is_uneven = raise_best(&mut ranked, goal, statistic);
     let mut is_paired = true;
-    let all = ranked.iter().flat_map(|one| one.observed.values.iter().copied());
-    let resolution = stats::resolution(all);
+    let values = ranked.iter().flat_map(|one| one.observed.values.iter().copied());
+    let resolution = stats::resolution(values);
     if let Some((best, others)) = ranked.split_first_mut() {
         let mut tested: Vec<(usize, f64)> = Vec::new();
         for (at, other) in others.iter().enumerate().filter(|(_, one)| one.place == Place::Ranked) {

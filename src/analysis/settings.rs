@@ -26,8 +26,8 @@ const REPETITIONS: [&str; 11] = [
 
 /// Whether a parameter repeats a setting, as its name says.
 pub(crate) fn repeats_by_name(parameter: &str) -> bool {
-    let last = parameter.rsplit('.').next().unwrap_or_default();
-    REPETITIONS.contains(&last.to_lowercase().as_str())
+    let last_component = parameter.rsplit('.').next().unwrap_or_default();
+    REPETITIONS.contains(&last_component.to_lowercase().as_str())
 }
 
 /// Which GPU a trial was given is no part of its setting.
@@ -65,7 +65,7 @@ pub(crate) struct Setting {
 impl Setting {
     /// `lr=0.1 width=64`, or `all trials` where nothing tells settings apart.
     pub(crate) fn words(&self, table: &Table, settings: &Settings) -> String {
-        let all: Vec<String> = self
+        let pairs: Vec<String> = self
             .values
             .iter()
             .filter(|(_, value)| !value.is_null())
@@ -73,7 +73,7 @@ impl Setting {
                 format!("{}={}", table.columns[*column], settings.text(*column, value))
             })
             .collect();
-        if all.is_empty() { "all trials".to_owned() } else { all.join(" ") }
+        if pairs.is_empty() { "all trials".to_owned() } else { pairs.join(" ") }
     }
 }
 
@@ -130,8 +130,8 @@ impl Left {
             (self.without, "without a number"),
             (self.nan, "not a number"),
         ];
-        let some = parts.into_iter().filter(|(n, _)| *n > 0);
-        some.map(|(n, what)| format!("{} {what}", words::thousands(n as u64))).collect()
+        let reasons = parts.into_iter().filter(|(n, _)| *n > 0);
+        reasons.map(|(n, what)| format!("{} {what}", words::thousands(n as u64))).collect()
     }
 }
 
@@ -161,55 +161,58 @@ impl Settings {
         by: &[String],
         function: Option<&str>,
     ) -> Result<Self> {
-        let meant = |row: &&Trial| table.is_meant(row, function);
+        let is_meant = |row: &&Trial| table.is_meant(row, function);
         let parameters = table.first_parameter..table.first_metric;
         let mut candidates: Vec<usize> = parameters.collect();
         if table.sources.len() > 1 {
             candidates.insert(0, 0);
         }
         candidates.retain(|column| table.columns[*column] != DEVICES);
-        let by: Vec<usize> = by.iter().map(|name| column(table, name)).collect::<Result<_>>()?;
-        let asked: Vec<usize> =
+        let by_columns: Vec<usize> =
+            by.iter().map(|name| column(table, name)).collect::<Result<_>>()?;
+        let asked_columns: Vec<usize> =
             over.iter().map(|name| column(table, name)).collect::<Result<_>>()?;
-        let why = |column: &usize| match (by.is_empty(), asked.is_empty()) {
-            (false, _) => (!by.contains(column)).then_some(Why::Asked),
-            (true, false) => asked.contains(column).then_some(Why::Asked),
+        let why_over = |column: &usize| match (by_columns.is_empty(), asked_columns.is_empty()) {
+            (false, _) => (!by_columns.contains(column)).then_some(Why::Asked),
+            (true, false) => asked_columns.contains(column).then_some(Why::Asked),
             (true, true) => table
                 .repeats(*column)
                 .then_some(Why::Replicates)
                 .or_else(|| repeats_by_name(&table.columns[*column]).then_some(Why::Name)),
         };
-        let mut seen: Vec<BTreeSet<String>> = vec![BTreeSet::new(); candidates.len()];
-        for row in table.rows.iter().filter(meant) {
-            for (column, seen) in candidates.iter().zip(&mut seen) {
-                if seen.len() < 2 {
-                    seen.insert(table.cell(row, *column).json());
+        let mut distinct_values: Vec<BTreeSet<String>> = vec![BTreeSet::new(); candidates.len()];
+        for row in table.rows.iter().filter(is_meant) {
+            for (column, values) in candidates.iter().zip(&mut distinct_values) {
+                if values.len() < 2 {
+                    values.insert(table.cell(row, *column).json());
                 }
             }
         }
         let varied: BTreeSet<usize> = candidates
             .iter()
-            .zip(&seen)
-            .filter_map(|(column, seen)| (seen.len() > 1).then_some(*column))
+            .zip(&distinct_values)
+            .filter_map(|(column, values)| (values.len() > 1).then_some(*column))
             .collect();
-        let over: Vec<Over> = candidates
+        let averaged: Vec<Over> = candidates
             .iter()
             .filter(|column| varied.contains(column))
-            .filter_map(|column| Some(Over { column: *column, why: why(column)? }))
+            .filter_map(|column| Some(Over { column: *column, why: why_over(column)? }))
             .collect();
         // What is named tells settings apart whatever kind of column it is.
-        let apart: Vec<usize> = match by.is_empty() {
-            false => by,
-            true => candidates.into_iter().filter(|column| why(column).is_none()).collect(),
+        let apart: Vec<usize> = match by_columns.is_empty() {
+            false => by_columns,
+            true => candidates.into_iter().filter(|column| why_over(column).is_none()).collect(),
         };
         let (mut list, mut repeated): (Vec<Setting>, usize) = (Vec::new(), 0);
-        let mut whole: HashSet<String> = HashSet::new();
-        let all: Vec<usize> = varied.iter().copied().collect();
-        let mut known: HashMap<String, usize> = HashMap::new();
-        for (at, row) in table.rows.iter().enumerate().filter(|(_, row)| meant(row)) {
-            repeated += usize::from(!whole.insert(key(table, row, all.iter().copied())));
-            let at_key =
-                *known.entry(key(table, row, apart.iter().copied())).or_insert_with(|| {
+        let mut seen_keys: HashSet<String> = HashSet::new();
+        let varied_columns: Vec<usize> = varied.iter().copied().collect();
+        let mut setting_places: HashMap<String, usize> = HashMap::new();
+        for (at, row) in table.rows.iter().enumerate().filter(|(_, row)| is_meant(row)) {
+            repeated +=
+                usize::from(!seen_keys.insert(key(table, row, varied_columns.iter().copied())));
+            let at_key = *setting_places
+                .entry(key(table, row, apart.iter().copied()))
+                .or_insert_with(|| {
                     list.push(Setting {
                         values: apart
                             .iter()
@@ -222,7 +225,7 @@ impl Settings {
             list[at_key].rows.push(at);
         }
         let alike = alike(&list, apart.len());
-        Ok(Self { over, list, repeated, alike })
+        Ok(Self { over: averaged, list, repeated, alike })
     }
 
     /// Some of the settings, as if there were no others.
@@ -294,15 +297,15 @@ impl Observed {
     }
 
     fn by_pair(&self) -> Vec<(&str, f64)> {
-        let mut at: HashMap<&str, usize> = HashMap::new();
+        let mut pair_places: HashMap<&str, usize> = HashMap::new();
         let mut sums: Vec<(&str, f64, usize)> = Vec::new();
         for (pair, value) in self.pairs.iter().zip(&self.values) {
-            let place = *at.entry(pair).or_insert_with(|| {
+            let pair_place = *pair_places.entry(pair).or_insert_with(|| {
                 sums.push((pair, 0.0, 0));
                 sums.len() - 1
             });
-            sums[place].1 += value;
-            sums[place].2 += 1;
+            sums[pair_place].1 += value;
+            sums[pair_place].2 += 1;
         }
         sums.into_iter().map(|(pair, sum, n)| (pair, sum / n as f64)).collect()
     }
@@ -321,8 +324,8 @@ pub(crate) fn in_words(value: &Value, is_alike: bool) -> String {
 
 /// Whether different ones among these values have the same text.
 pub(crate) fn are_alike<'a>(mut values: impl Iterator<Item = &'a Value>) -> bool {
-    let mut known: HashMap<String, &Value> = HashMap::new();
-    values.any(|value| *known.entry(text(value)).or_insert(value) != value)
+    let mut first_values: HashMap<String, &Value> = HashMap::new();
+    values.any(|value| *first_values.entry(text(value)).or_insert(value) != value)
 }
 
 /// The columns of settings in which different values have the same text.

@@ -39,8 +39,8 @@ fn told(machine: &Machine) -> Vec<Check> {
         (Some(driver), None) => format!("driver {driver}"),
         _ => "driver of unknown version".to_owned(),
     };
-    let whole = machine.devices.iter().filter(|device| device.parent.is_none()).count();
-    if whole == 0 {
+    let n_gpus = machine.devices.iter().filter(|device| device.parent.is_none()).count();
+    if n_gpus == 0 {
         return vec![check(
             "GPUs",
             Severity::Note,
@@ -48,8 +48,8 @@ fn told(machine: &Machine) -> Vec<Check> {
             "",
         )];
     }
-    let seen = format!("{}; {driver}", words::count(whole as u64, "GPU"));
-    let mut checks = vec![check("GPUs", Severity::Ok, seen, "")];
+    let summary = format!("{}; {driver}", words::count(n_gpus as u64, "GPU"));
+    let mut checks = vec![check("GPUs", Severity::Ok, summary, "")];
     checks.extend(machine.devices.iter().map(|device| {
         let parts =
             machine.devices.iter().filter(|d| d.parent.as_deref() == Some(&device.uuid)).count();
@@ -63,35 +63,39 @@ fn of_one(device: &Device, parts: usize) -> Check {
         .memory_total
         .map_or_else(String::new, |bytes| format!(" ({} MiB)", words::thousands(bytes >> 20)));
     let mut verdict = Severity::Ok;
-    let what = format!("{}: {}{memory}", gpu::label(device), device.name);
+    let name = format!("{}: {}{memory}", gpu::label(device), device.name);
     // A device that cannot be queried does not report its name either.
-    let mut seen = vec![what.trim_end_matches([':', ' ']).to_owned()];
+    let mut findings = vec![name.trim_end_matches([':', ' ']).to_owned()];
     let mut todo = Vec::new();
-    let mut say = |how: Severity, words: String, what: &'static str| {
+    let mut add_finding = |how: Severity, words: String, what: &'static str| {
         if verdict != Severity::Bad && how != Severity::Ok {
             verdict = how;
         }
-        seen.push(words);
+        findings.push(words);
         todo.push(what);
     };
     if let Some(trouble) = &device.trouble {
-        say(Severity::Bad, format!("cannot be asked: {trouble}"), "reset it or reboot this host");
+        add_finding(
+            Severity::Bad,
+            format!("cannot be asked: {trouble}"),
+            "reset it or reboot this host",
+        );
     }
     if device.mig_enabled {
         let parts = words::count(parts as u64, "MIG device");
-        say(
+        add_finding(
             Severity::Note,
             format!("divided into {parts}"),
             "name MIG devices by UUID; a program can use one at a time",
         );
     }
     match device.compute_mode {
-        Some(ComputeMode::ExclusiveProcess) => say(
+        Some(ComputeMode::ExclusiveProcess) => add_finding(
             Severity::Note,
             "exclusive mode".to_owned(),
             "one process at a time: ranks cannot share it",
         ),
-        Some(ComputeMode::Prohibited) => say(
+        Some(ComputeMode::Prohibited) => add_finding(
             Severity::Bad,
             "compute mode prohibited".to_owned(),
             "an administrator can change it: `nvidia-smi -c DEFAULT`",
@@ -100,7 +104,7 @@ fn of_one(device: &Device, parts: usize) -> Check {
     }
     if let Some(errors) = device.ecc_errors.filter(|errors| *errors > 0) {
         let errors = words::count(errors, "uncorrected memory error");
-        say(Severity::Bad, errors, "results may be wrong: have it reset or replaced");
+        add_finding(Severity::Bad, errors, "results may be wrong: have it reset or replaced");
     }
     let (hard, mild): (Vec<&String>, Vec<&String>) = device
         .throttle
@@ -108,14 +112,14 @@ fn of_one(device: &Device, parts: usize) -> Check {
         .partition(|why| ["slowdown", "brake"].iter().any(|w| why.contains(w)));
     let joined = |all: &[&String]| all.iter().map(|w| w.as_str()).collect::<Vec<_>>().join(", ");
     if !hard.is_empty() {
-        say(
+        add_finding(
             Severity::Note,
             format!("throttled: {}", joined(&hard)),
             "it computes slower than it could: look at cooling and power supply",
         );
     } else if !mild.is_empty() {
         // Every GPU under load meets its power cap.
-        seen.push(format!("clocks held by {}", joined(&mild)));
+        findings.push(format!("clocks held by {}", joined(&mild)));
     }
-    check("GPU", verdict, seen.join("; "), &todo.join("; "))
+    check("GPU", verdict, findings.join("; "), &todo.join("; "))
 }

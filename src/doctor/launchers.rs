@@ -28,24 +28,25 @@ pub(super) fn examine(site: &Site, vars: &Vars) -> Vec<Check> {
         )],
     };
     // `mpirun` beside `mpiexec` is the same one.
-    let mut others: Vec<String> = all
+    let mut passed_over: Vec<String> = all
         .iter()
         .skip(1)
         .filter(|program| program.parent() != all[0].parent())
         .map(|program| format!("{} ({})", program.display(), find::ask(program, vars).version))
         .collect();
-    others.extend(
+    passed_over.extend(
         passed.iter().map(|program| format!("{} (a script of PBS itself)", program.display())),
     );
-    if !others.is_empty() {
-        let seen = format!("passed over: {}", others.join(", "));
-        checks.push(check("launcher", Severity::Ok, seen, ""));
+    if !passed_over.is_empty() {
+        let summary = format!("passed over: {}", passed_over.join(", "));
+        checks.push(check("launcher", Severity::Ok, summary, ""));
     }
     checks
 }
 
 fn of_launcher(launcher: &Launcher, vars: &Vars) -> Vec<Check> {
-    let own = disk::own_executable().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
+    let own_program =
+        disk::own_executable().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
     let hosts = [("HOST1".to_owned(), 2), ("HOST2".to_owned(), 2)];
     let command = ["hpcsweep", "worker", "..."].map(str::to_owned);
     let request = Request {
@@ -53,7 +54,7 @@ fn of_launcher(launcher: &Launcher, vars: &Vars) -> Vec<Check> {
         hosts: &hosts,
         hostfile: "$TMPDIR/hpcsweep-hosts-$PBS_JOBID",
         ranks: 4,
-        own: &own,
+        own: &own_program,
         vars,
         command: &command,
     };
@@ -70,7 +71,7 @@ fn of_launcher(launcher: &Launcher, vars: &Vars) -> Vec<Check> {
             )];
         }
     };
-    let how = match launcher.flavour {
+    let integration = match launcher.flavour {
         Flavour::OpenMpi { tm: true, .. } => "built with PBS's task interface",
         Flavour::OpenMpi { .. } => "built without PBS's task interface",
         Flavour::Hydra | Flavour::Intel => "reads the hosts of a job by itself",
@@ -89,21 +90,23 @@ fn of_launcher(launcher: &Launcher, vars: &Vars) -> Vec<Check> {
             ];
         }
     };
-    let (verdict, how, todo) = match (line.by_agent, find::tmrsh(vars)) {
-        (true, Ok(_)) => {
-            (Severity::Ok, format!("{how}, reaches other hosts by pbs_tmrsh"), String::new())
-        }
+    let (verdict, integration, todo) = match (line.by_agent, find::tmrsh(vars)) {
+        (true, Ok(_)) => (
+            Severity::Ok,
+            format!("{integration}, reaches other hosts by pbs_tmrsh"),
+            String::new(),
+        ),
         (true, Err(fault)) => (
             Severity::Note,
-            format!("{how}, and there is no pbs_tmrsh to reach other hosts by"),
+            format!("{integration}, and there is no pbs_tmrsh to reach other hosts by"),
             fault.hint.unwrap_or_default(),
         ),
-        (false, _) => (Severity::Ok, how.to_owned(), String::new()),
+        (false, _) => (Severity::Ok, integration.to_owned(), String::new()),
     };
     // For people it need not be quoted: the shell fills it in.
     let shown = line.to_string().replace(&format!("'{}'", request.hostfile), request.hostfile);
     vec![
-        check("launcher", verdict, format!("{named}; {how}"), &todo),
+        check("launcher", verdict, format!("{named}; {integration}"), &todo),
         check("launch line", Severity::Ok, format!("2 hosts of 2 ranks: {shown}"), ""),
     ]
 }

@@ -69,11 +69,11 @@ fn scheduler(calls: &mut Calls) -> (Vec<Check>, Option<Limits>) {
     let text = match calls.ask(&slurm::config()) {
         Ok(text) => text,
         Err(error) => {
-            let why = error.to_string();
+            let reason = error.to_string();
             let none = check(
                 "scheduler",
                 Severity::Note,
-                format!("no Slurm here: {}", why.lines().next().unwrap_or_default()),
+                format!("no Slurm here: {}", reason.lines().next().unwrap_or_default()),
                 "`--local` works without; on a cluster, run this on a login node",
             );
             return (vec![none], None);
@@ -88,11 +88,11 @@ fn scheduler(calls: &mut Calls) -> (Vec<Check>, Option<Limits>) {
     )];
     // slurmctld prints the time of its host on the first line; the sweep's records carry ours.
     if let Some(skew) = text.lines().next().and_then(controller_skew) {
-        let seen = format!("the controller's clock differs by {:.0} s", skew.abs());
+        let skew_words = format!("the controller's clock differs by {:.0} s", skew.abs());
         let verdict = if skew.abs() > 60.0 { Severity::Bad } else { Severity::Ok };
         let todo =
             if verdict == Severity::Bad { "let the hosts keep time (chrony, ntp)" } else { "" };
-        checks.push(check("clock", verdict, seen, todo));
+        checks.push(check("clock", verdict, skew_words, todo));
     }
     let size = limits.max_array_size.map_or_else(|| "unknown".into(), words::thousands);
     let jobs = limits.max_job_count.map_or_else(|| "unknown".into(), words::thousands);
@@ -144,11 +144,11 @@ fn shared_tree(tree: &Path) -> Vec<Check> {
     let tree = absolute.ancestors().find(|folder| folder.exists()).unwrap_or(&absolute);
     let dir = disk::aside(&tree.join("doctor"));
     if let Err(error) = disk::make_dir(&dir) {
-        let said = error.to_string();
+        let reason = error.to_string();
         return vec![check(
             "results tree",
             Severity::Bad,
-            said.lines().next().unwrap_or_default(),
+            reason.lines().next().unwrap_or_default(),
             "choose a root you may write to: `hpcsweep doctor --root DIR`, `[sweep] root` in the plan",
         )];
     }
@@ -157,7 +157,7 @@ fn shared_tree(tree: &Path) -> Vec<Check> {
         let bytes = stat.blocks_available() * stat.fragment_size();
         let inodes = stat.files_available();
         let unlimited = stat.files() == 0;
-        let seen = format!(
+        let free_words = format!(
             "{} MiB and {} inodes free for you under {}",
             words::thousands(bytes >> 20),
             if unlimited { "unlimited".to_owned() } else { words::thousands(inodes) },
@@ -167,7 +167,7 @@ fn shared_tree(tree: &Path) -> Vec<Check> {
         checks.push(check(
             "space",
             if short { Severity::Bad } else { Severity::Ok },
-            seen,
+            free_words,
             if short { "free some: a trial needs two files and what it writes itself" } else { "" },
         ));
     }

@@ -10,7 +10,7 @@ use crate::worker::process::launch;
 
 /// Both of our programs; then the heavy one's report about its MPI and its libtorch, as it prints it.
 pub(super) fn installation(vars: &Vars) -> Vec<Check> {
-    let said = match launch::shake_hands(vars) {
+    let version = match launch::shake_hands(vars) {
         Ok(said) => said,
         Err(error) => {
             return vec![check(
@@ -21,9 +21,13 @@ pub(super) fn installation(vars: &Vars) -> Vec<Check> {
             )];
         }
     };
-    let own = disk::own_executable().map(|p| p.display().to_string()).unwrap_or_default();
-    let mut checks =
-        vec![check("installation", Severity::Ok, format!("{own}, {said} beside it"), "")];
+    let own_program = disk::own_executable().map(|p| p.display().to_string()).unwrap_or_default();
+    let mut checks = vec![check(
+        "installation",
+        Severity::Ok,
+        format!("{own_program}, {version} beside it"),
+        "",
+    )];
     let lines = match launch::about(vars) {
         Ok(lines) => lines,
         Err(error) => {
@@ -32,15 +36,15 @@ pub(super) fn installation(vars: &Vars) -> Vec<Check> {
             return checks;
         }
     };
-    let has = |start: &str| {
+    let has_line = |start: &str| {
         let mine = |line: &&String| line.starts_with(start) && !line.ends_with(NOT_BUILT_IN);
         lines.iter().any(|line| mine(&line))
     };
-    let told = lines.iter().filter(|line| !line.ends_with(NOT_BUILT_IN));
-    checks.extend(told.map(|line| check("worker", Severity::Ok, line.as_str(), "")));
+    let built_in = lines.iter().filter(|line| !line.ends_with(NOT_BUILT_IN));
+    checks.extend(built_in.map(|line| check("worker", Severity::Ok, line.as_str(), "")));
     let without: Vec<&str> = [("mpi:", "MPI"), ("libtorch:", "libtorch")]
         .into_iter()
-        .filter(|(start, _)| !has(start))
+        .filter(|(start, _)| !has_line(start))
         .map(|(_, name)| name)
         .collect();
     if !without.is_empty() {
@@ -72,9 +76,9 @@ pub(super) fn srun(calls: &mut Calls, limits: Option<&Limits>) -> Option<Check> 
         });
     };
     if output.code != Some(0) {
-        let why = output.stderr.lines().next().unwrap_or("no answer in time").trim().to_owned();
+        let reason = output.stderr.lines().next().unwrap_or("no answer in time").trim().to_owned();
         let todo = "see whether `srun --mpi=list` works on a login node";
-        return Some(check("MPI plugins", Severity::Note, format!("srun says: {why}"), todo));
+        return Some(check("MPI plugins", Severity::Note, format!("srun says: {reason}"), todo));
     }
     let list: Vec<&str> = output
         .stdout
@@ -84,14 +88,14 @@ pub(super) fn srun(calls: &mut Calls, limits: Option<&Limits>) -> Option<Check> 
         .filter(|word| !["are...", "MPI", "plugin", "types", "specific", "versions"].contains(word))
         .collect();
     let default = limits.and_then(|limits| limits.mpi_default.as_deref()).unwrap_or("unknown");
-    let seen = format!("{} (default {default})", list.join(" "));
+    let plugins = format!("{} (default {default})", list.join(" "));
     Some(if list.iter().any(|word| word.starts_with("pmix")) {
-        check("MPI plugins", Severity::Ok, seen, "")
+        check("MPI plugins", Severity::Ok, plugins, "")
     } else {
         check(
             "MPI plugins",
             Severity::Note,
-            format!("{seen}: pmix is missing"),
+            format!("{plugins}: pmix is missing"),
             "MPI programs of several ranks need a plugin their MPI knows; most want pmix",
         )
     })
@@ -100,11 +104,11 @@ pub(super) fn srun(calls: &mut Calls, limits: Option<&Limits>) -> Option<Check> 
 /// How Slurm's PMIx passes fences on, if its configuration says so: only with its ring no rank leaves one too
 /// early.
 pub(super) fn fence(limits: &Limits) -> Option<Check> {
-    let how = limits.pmix_fence.as_deref()?;
-    if how == "ring" {
+    let fence = limits.pmix_fence.as_deref()?;
+    if fence == "ring" {
         return Some(check("PMIx fences", Severity::Ok, "PMIxCollFence is ring", ""));
     }
-    let seen = match how {
+    let setting = match fence {
         "(null)" => "PMIxCollFence is not set".to_owned(),
         other => format!("PMIxCollFence is {other}"),
     };
@@ -112,7 +116,7 @@ pub(super) fn fence(limits: &Limits) -> Option<Check> {
         "PMIx fences",
         Severity::Note,
         format!(
-            "{seen}: ranks of MPI programs on several nodes may die in MPI_Init now and then (seen with Slurm 22.05)"
+            "{setting}: ranks of MPI programs on several nodes may die in MPI_Init now and then (seen with Slurm 22.05)"
         ),
         "job scripts of hpcsweep set SLURM_PMIX_FENCE=ring; so should others, or mpi.conf with PMIxCollFence=ring",
     ))
@@ -126,8 +130,13 @@ pub(super) fn mpirun(calls: &mut Calls) -> Check {
         return check("mpirun", Severity::Note, "none in PATH", todo);
     };
     if output.code != Some(0) {
-        let why = output.stderr.lines().next().unwrap_or("no answer in time").trim();
-        return check("mpirun", Severity::Note, format!("`mpirun --version` fails: {why}"), todo);
+        let reason = output.stderr.lines().next().unwrap_or("no answer in time").trim();
+        return check(
+            "mpirun",
+            Severity::Note,
+            format!("`mpirun --version` fails: {reason}"),
+            todo,
+        );
     }
     check("mpirun", Severity::Ok, version(&output.stdout), "")
 }

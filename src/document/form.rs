@@ -99,26 +99,29 @@ pub(crate) fn for_shells(text: &str) -> Option<&str> {
     if text == "~" || text.starts_with("~/") {
         return Some("~");
     }
-    let mut rest = text;
-    while let Some(at) = rest.find(['$', '{']) {
-        rest = &rest[at..];
-        if let Some(expression) = ["{{", "{%"].iter().find(|open| rest.starts_with(**open)) {
-            let end = rest.find(if *expression == "{{" { "}}" } else { "%}" })?;
-            rest = &rest[end + 2..];
+    let mut remainder = text;
+    while let Some(at) = remainder.find(['$', '{']) {
+        remainder = &remainder[at..];
+        if let Some(expression) = ["{{", "{%"].iter().find(|open| remainder.starts_with(**open)) {
+            let end = remainder.find(if *expression == "{{" { "}}" } else { "%}" })?;
+            remainder = &remainder[end + 2..];
             continue;
         }
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         // `${{ x }}` is a `$` before an expression.
-        let name = rest.strip_prefix('$').filter(|name| !name.starts_with("{{"));
+        let name = remainder.strip_prefix('$').filter(|name| !name.starts_with("{{"));
         let name = name.map(|name| name.strip_prefix('{').unwrap_or(name));
         if let Some(name) =
             name.filter(|name| name.starts_with(|c| is_name(c) && !c.is_ascii_digit()))
         {
-            let after = name.trim_start_matches(is_name);
-            let after = after.strip_prefix('}').filter(|_| rest.starts_with("${")).unwrap_or(after);
-            return Some(&rest[..rest.len() - after.len()]);
+            let after_name = name.trim_start_matches(is_name);
+            let after_variable = after_name
+                .strip_prefix('}')
+                .filter(|_| remainder.starts_with("${"))
+                .unwrap_or(after_name);
+            return Some(&remainder[..remainder.len() - after_variable.len()]);
         }
-        rest = &rest[1..];
+        remainder = &remainder[1..];
     }
     None
 }

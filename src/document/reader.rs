@@ -33,13 +33,13 @@ pub(crate) struct Entry<'d> {
 
 /// The entries of a table in the order of the text.
 pub(crate) fn entries<'d>(table: &'d Table<'d>) -> Vec<Entry<'d>> {
-    let mut all: Vec<Entry<'d>> = table
+    let mut entries: Vec<Entry<'d>> = table
         .iter()
         .map(|(key, item)| Entry { key: key.get_ref().as_ref(), at: key.span().start, item })
         .collect();
     // A `[a.b]` above its `[a]` makes the map's order differ from the text's.
-    all.sort_by_key(|entry| entry.at);
-    all
+    entries.sort_by_key(|entry| entry.at);
+    entries
 }
 
 /// The type of a value, with its article: "a string", "an integer".
@@ -172,8 +172,9 @@ impl<'a> Reader<'a> {
 
     /// Reports a value of the wrong type.
     pub(crate) fn expected(&mut self, entry: &Entry<'_>, what: &str) {
-        let found = kind(entry.item.get_ref());
-        let fault = self.fault_at(entry.at, format!("`{}` must be {what}, not {found}", entry.key));
+        let kind_found = kind(entry.item.get_ref());
+        let fault =
+            self.fault_at(entry.at, format!("`{}` must be {what}, not {kind_found}", entry.key));
         self.report(entry.at, fault);
     }
 
@@ -182,13 +183,13 @@ impl<'a> Reader<'a> {
         self.faults.sort_by_key(|(line, _)| *line);
         let n_more = self.faults.len().saturating_sub(MAX_FAULTS);
         self.faults.truncate(MAX_FAULTS);
-        let mut all: Vec<Fault> = self.faults.into_iter().map(|(_, fault)| fault).collect();
+        let mut faults: Vec<Fault> = self.faults.into_iter().map(|(_, fault)| fault).collect();
         if n_more > 0 {
             let n = words::count(n_more as u64, "further fault");
             let sentence = format!("{n} in `{}`", self.name);
-            all.push(Fault::request(sentence).hint("fix these first"));
+            faults.push(Fault::request(sentence).hint("fix these first"));
         }
-        Faults(all)
+        Faults(faults)
     }
 
     /// The table of an entry.
@@ -256,9 +257,9 @@ impl<'a> Reader<'a> {
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
             return Some(*value);
         }
-        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let settings: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let sentence = format!("`{}` has no setting `{text}`", entry.key);
-        let hint = words::suggestion(text, &known, "write one of");
+        let hint = words::suggestion(text, &settings, "write one of");
         self.wrong(entry.at, sentence, hint);
         None
     }
@@ -287,12 +288,12 @@ impl<'a> Reader<'a> {
     /// The whole number of an entry, from 1.
     pub(crate) fn whole(&mut self, entry: &Entry<'_>) -> Option<u64> {
         let number = self.integer(entry)?;
-        let whole = u64::try_from(number).ok().filter(|whole| *whole > 0);
-        if whole.is_none() {
+        let positive = u64::try_from(number).ok().filter(|whole| *whole > 0);
+        if positive.is_none() {
             let sentence = format!("`{}` cannot be {number}", entry.key);
             self.wrong(entry.at, sentence, "write a whole number from 1");
         }
-        whole
+        positive
     }
 
     /// The count of an entry, within a range.
@@ -327,9 +328,9 @@ impl<'a> Reader<'a> {
             if let DeValue::String(_) = item.get_ref() {
                 texts.extend(check(self, &element));
             } else {
-                let found = kind(item.get_ref());
+                let kind_found = kind(item.get_ref());
                 let sentence =
-                    format!("`{}` must be a list of strings; this is {found}", entry.key);
+                    format!("`{}` must be a list of strings; this is {kind_found}", entry.key);
                 let fault = self.fault_at(element.at, sentence);
                 self.report(element.at, fault);
             }

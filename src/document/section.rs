@@ -100,8 +100,8 @@ impl<S> Section<S> {
         match self.keys.iter().find(|key| key.name == entry.key) {
             Some(key) => (key.read)(into, reader, entry),
             None => {
-                let known: Vec<&str> = self.keys.iter().map(|key| key.name).collect();
-                reader.unknown(entry, place, &known);
+                let key_names: Vec<&str> = self.keys.iter().map(|key| key.name).collect();
+                reader.unknown(entry, place, &key_names);
             }
         }
     }
@@ -145,21 +145,21 @@ pub(crate) fn described(mut schema: Value, text: &str) -> Value {
 /// Markdown without the addresses of its links, which lead nowhere in an editor, and without the bars of its table.
 fn plain(markdown: &str) -> String {
     let mut text = String::new();
-    let mut rest = markdown;
-    while let Some((before, link)) = rest.split_once('[') {
+    let mut remainder = markdown;
+    while let Some((before, link)) = remainder.split_once('[') {
         let Some((shown, behind)) = link.split_once("](") else { break };
         // A bracket inside code is not a link.
         if shown.contains('[') || shown.contains('`') && shown.matches('`').count() % 2 == 1 {
             text.push_str(before);
             text.push('[');
-            rest = link;
+            remainder = link;
             continue;
         }
         text.push_str(before);
         text.push_str(shown);
-        rest = behind.split_once(')').map_or("", |(_, rest)| rest);
+        remainder = behind.split_once(')').map_or("", |(_, after)| after);
     }
-    text.push_str(rest);
+    text.push_str(remainder);
     text.replace("\\|", "|")
 }
 

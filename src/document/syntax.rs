@@ -21,9 +21,9 @@ pub(super) struct Slip {
 /// The document as far as it can be read, and what is wrong with it, in the order of the text.
 pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<Slip>) {
     let (document, errors) = DeTable::parse_recoverable(text);
-    let mut found: Vec<(Range<usize>, &str)> =
+    let mut errors_found: Vec<(Range<usize>, &str)> =
         errors.iter().map(|e| (e.span().unwrap_or(0..0), e.message())).collect();
-    found.sort_by_key(|(span, _)| span.start);
+    errors_found.sort_by_key(|(span, _)| span.start);
     let mut values = Vec::new();
     lists(document.get_ref(), text, &mut values);
     let newlines: Vec<usize> =
@@ -32,14 +32,14 @@ pub(super) fn parse(text: &str) -> (Spanned<DeTable<'_>>, Vec<Slip>) {
     let mut slips: Vec<Slip> = Vec::new();
     // They come in the order of the text: only the one before can be in the same line.
     let mut spoilt_to = 0;
-    for (span, message) in &found {
+    for (span, message) in &errors_found {
         let is_in_line = slips.last().is_some_and(|slip| line(slip.at) == line(span.start));
         if span.start < spoilt_to || is_in_line {
             continue;
         }
         let value = values.iter().find(|value| (value.start..=value.end).contains(&span.start));
         let is_open = value.is_some_and(|value| {
-            found
+            errors_found
                 .iter()
                 .any(|(at, message)| at.start == value.end && message.starts_with("unclosed array"))
         });

@@ -19,8 +19,9 @@ pub(crate) fn held(devices: &[Device], holds: &Holds, holder: &Holder) -> BTreeM
         .filter_map(|device| {
             let holders = holds.holders(&device.uuid);
             let is_full = !Holds::has_room(&holders, holder);
-            let by: Vec<String> = holders.iter().map(Holder::words).collect();
-            (!by.is_empty()).then(|| (device.uuid.clone(), Held { by, is_full }))
+            let holder_names: Vec<String> = holders.iter().map(Holder::words).collect();
+            (!holder_names.is_empty())
+                .then(|| (device.uuid.clone(), Held { by: holder_names, is_full }))
         })
         .collect()
 }
@@ -35,8 +36,8 @@ pub(crate) fn acquire(
     holds: &Holds,
     holder: &Holder,
 ) -> Result<Vec<Choice>> {
-    let taken = try_acquire(devices, wants, holds, holder)??;
-    Ok(taken.into_iter().map(|(choice, _)| choice).collect())
+    let held_devices = try_acquire(devices, wants, holds, holder)??;
+    Ok(held_devices.into_iter().map(|(choice, _)| choice).collect())
 }
 
 /// As [`acquire`], each with its hold; the inner error says why none is free now, in the words of [`best`].
@@ -57,17 +58,18 @@ pub(crate) fn try_acquire(
         // All processes use one order: of two that want the same devices, one gets the first and then all.
         let mut order: Vec<&str> = chosen.iter().map(|choice| choice.uuid.as_str()).collect();
         order.sort_unstable();
-        let mut taken: BTreeMap<String, Holder> = BTreeMap::new();
+        let mut held_devices: BTreeMap<String, Holder> = BTreeMap::new();
         for uuid in order {
             let Some(hold) = holds.take(uuid, holder)? else { break };
-            taken.insert(uuid.to_owned(), hold);
+            held_devices.insert(uuid.to_owned(), hold);
         }
-        if taken.len() == chosen.len() {
-            let both =
-                chosen.into_iter().filter_map(|choice| Some((taken.remove(&choice.uuid)?, choice)));
+        if held_devices.len() == chosen.len() {
+            let both = chosen
+                .into_iter()
+                .filter_map(|choice| Some((held_devices.remove(&choice.uuid)?, choice)));
             return Ok(Ok(both.map(|(hold, choice)| (choice, hold)).collect()));
         }
-        for (uuid, hold) in &taken {
+        for (uuid, hold) in &held_devices {
             holds.give_back(uuid, hold)?;
         }
     }

@@ -30,9 +30,9 @@ pub(crate) fn named<'d>(entry: &str, devices: &'d [Device]) -> Vec<&'d Device> {
 pub(crate) fn allowed(devices: &[Device], vars: &Vars) -> Result<Option<Vec<String>>, Fault> {
     let uuids = |found: Vec<&Device>| found.into_iter().map(|d| d.uuid.clone()).collect::<Vec<_>>();
     let visible: Option<Vec<String>> = rank::visible_devices(vars).map(|entries| {
-        let found = entries.into_iter().map(|entry| uuids(named(entry, devices)));
+        let entry_uuids = entries.into_iter().map(|entry| uuids(named(entry, devices)));
         // As CUDA reads it: the list ends at the first entry that names nothing.
-        found.take_while(|found| !found.is_empty()).flatten().collect()
+        entry_uuids.take_while(|found| !found.is_empty()).flatten().collect()
     });
     let Some((ids, variable)) = devices::of_scheduler(vars) else { return Ok(visible) };
     // The scheduler counts MIG devices in its own way, and names them in CUDA_VISIBLE_DEVICES.

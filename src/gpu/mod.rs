@@ -102,10 +102,12 @@ pub(crate) fn best(
         .filter(|device| wants.among.as_ref().is_none_or(|among| among.contains(&device.uuid)))
         .collect();
     if mine.is_empty() {
-        let seen =
+        let n_seen =
             words::count(devices.iter().filter(|d| d.parent.is_none()).count() as u64, "GPU");
-        return Err(Fault::machine(format!("none of the {seen} here may be used by this process"))
-            .hint("see CUDA_VISIBLE_DEVICES and what the scheduler has granted"));
+        return Err(Fault::machine(format!(
+            "none of the {n_seen} here may be used by this process"
+        ))
+        .hint("see CUDA_VISIBLE_DEVICES and what the scheduler has granted"));
     }
     let mut fit = Vec::new();
     let mut unfit = Vec::new();
@@ -138,7 +140,7 @@ fn is_or_are(n: usize) -> &'static str {
 
 /// Less is better. A device that does not report a value comes after the best possible value.
 fn rank(device: &Device) -> (u64, u64, u64, u32, String) {
-    let known = |n: Option<u64>| n.map_or(1, |n| n * 2);
+    let known_or_first = |n: Option<u64>| n.map_or(1, |n| n * 2);
     let processes = device.processes.as_ref().map(|all| all.len() as u64);
     let share = match (device.memory_used, device.memory_total) {
         // In millionths: a share is not an integer, and floats have no order.
@@ -148,9 +150,9 @@ fn rank(device: &Device) -> (u64, u64, u64, u32, String) {
         _ => None,
     };
     (
-        known(processes),
-        known(device.utilization.map(u64::from)),
-        known(share),
+        known_or_first(processes),
+        known_or_first(device.utilization.map(u64::from)),
+        known_or_first(share),
         device.index,
         device.uuid.clone(),
     )

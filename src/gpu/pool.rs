@@ -58,9 +58,9 @@ impl Pool {
         let (holds, holder) = (Holds::open(vars)?, Holder::own()?.sharing(share));
         let (devices, origin, known) = match devices::granted(vars) {
             Some(grant) => {
-                let known = if gpus::perhaps(vars) { gpus::machine(vars).ok() } else { None };
-                let known = known.map_or_else(Vec::new, |machine| machine.devices);
-                (Vec::new(), Origin::Granted(grant.on(&known)), known)
+                let machine = if gpus::perhaps(vars) { gpus::machine(vars).ok() } else { None };
+                let machine_devices = machine.map_or_else(Vec::new, |machine| machine.devices);
+                (Vec::new(), Origin::Granted(grant.on(&machine_devices)), machine_devices)
             }
             None => match gpus::machine(vars) {
                 Ok(machine) => (machine.devices, Origin::Host, Vec::new()),
@@ -95,10 +95,10 @@ impl Pool {
 
     /// How many devices can be handed out.
     pub(crate) fn usable(&self) -> usize {
-        let one = Wants::default();
+        let one_gpu = Wants::default();
         self.devices
             .iter()
-            .filter(|device| best(&[(*device).clone()], &one, &BTreeMap::new()).is_ok())
+            .filter(|device| best(&[(*device).clone()], &one_gpu, &BTreeMap::new()).is_ok())
             .count()
     }
 
@@ -112,20 +112,20 @@ impl Pool {
 
     /// The devices in words: `0, 1`; where a variable grants them, also which one.
     pub(crate) fn words(&self) -> String {
-        let one = |device: &Device| match &self.origin {
+        let uuid_of = |device: &Device| match &self.origin {
             Origin::Granted(_) => None,
             _ if device.mig_enabled => None,
             _ if device.parent.is_some() => Some(device.uuid.clone()),
             _ => Some(device.index.to_string()),
         };
-        let all: Vec<String> = match &self.origin {
+        let uuids: Vec<String> = match &self.origin {
             Origin::Granted(grant) => grant.devices.iter().map(|d| d.id.to_string()).collect(),
-            _ => self.devices.iter().filter_map(one).collect(),
+            _ => self.devices.iter().filter_map(uuid_of).collect(),
         };
-        let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+        let listed = if uuids.is_empty() { "none".to_owned() } else { uuids.join(", ") };
         match &self.origin {
-            Origin::Granted(grant) => format!("{all} ({})", grant.words()),
-            _ => all,
+            Origin::Granted(grant) => format!("{listed} ({})", grant.words()),
+            _ => listed,
         }
     }
 
@@ -136,9 +136,9 @@ impl Pool {
                 grant.find(id, &self.known).map(|place| self.devices[place].uuid.clone())
             }
             Origin::Host => {
-                let found = super::named(&id.to_string(), &self.devices);
+                let named_devices = super::named(&id.to_string(), &self.devices);
                 // A GPU that is divided has several devices, and a plan names each of them.
-                (found.len() == 1).then(|| found[0].uuid.clone())
+                (named_devices.len() == 1).then(|| named_devices[0].uuid.clone())
             }
             Origin::Nobody(_) => Some(stand_in(0, id, &self.scope).uuid),
         }
@@ -200,8 +200,8 @@ impl Pool {
     /// # Errors
     /// When holds cannot be written.
     pub(crate) fn take_named(&self, ids: &[DeviceId]) -> Result<Result<Taken, Fault>> {
-        let known: Option<Vec<String>> = ids.iter().map(|id| self.key(id)).collect();
-        let Some(keys) = known else {
+        let keys: Option<Vec<String>> = ids.iter().map(|id| self.key(id)).collect();
+        let Some(keys) = keys else {
             return Ok(Err(Fault::machine("a device that the plan names is not there")));
         };
         let stand_ins: Vec<Device>;

@@ -54,28 +54,28 @@ pub(super) fn groups(
 ) -> Vec<Group> {
     // Chains by class. Most plans have one.
     let mut classes: BTreeMap<Class, Vec<u32>> = BTreeMap::new();
-    let mut last: Option<Class> = None;
+    let mut last_class: Option<Class> = None;
     let mut run: Vec<u32> = Vec::new();
     for c in 0..chains.len() {
-        let of = chains.of(c);
-        if of.is_empty() {
+        let links = chains.of(c);
+        if links.is_empty() {
             continue;
         }
         let late = continues.get(c).copied().unwrap_or(false);
-        let same = last.as_ref().is_some_and(|(was, shapes)| {
+        let same = last_class.as_ref().is_some_and(|(was, shapes)| {
             *was == late
-                && shapes.len() == of.len()
-                && shapes.iter().zip(of).all(|(s, &i)| *s == nodes[i as usize].shape)
+                && shapes.len() == links.len()
+                && shapes.iter().zip(links).all(|(s, &i)| *s == nodes[i as usize].shape)
         });
         if !same {
-            if let Some(key) = last.take() {
+            if let Some(key) = last_class.take() {
                 classes.entry(key).or_default().append(&mut run);
             }
-            last = Some((late, of.iter().map(|&i| nodes[i as usize].shape).collect()));
+            last_class = Some((late, links.iter().map(|&i| nodes[i as usize].shape).collect()));
         }
         run.push(c as u32);
     }
-    if let Some(key) = last {
+    if let Some(key) = last_class {
         classes.entry(key).or_default().append(&mut run);
     }
 
@@ -99,16 +99,16 @@ pub(super) fn groups(
             continue;
         }
         // Least room first keeps the roomy groups for shorter chains that come later.
-        let mut rest = &members[..];
+        let mut unplaced = &members[..];
         fit.sort_by_key(|&g| open[g].room(depth, limit));
         for &g in &fit {
-            let n = open[g].room(depth, limit).min(rest.len());
-            let (now, later) = rest.split_at(n);
+            let n = open[g].room(depth, limit).min(unplaced.len());
+            let (now, later) = unplaced.split_at(n);
             open[g].join(now, depth);
-            rest = later;
+            unplaced = later;
         }
-        if let Some(&g) = fit.iter().min_by_key(|&&g| open[g].cost(rest.len(), depth, limit)) {
-            open[g].join(rest, depth);
+        if let Some(&g) = fit.iter().min_by_key(|&&g| open[g].cost(unplaced.len(), depth, limit)) {
+            open[g].join(unplaced, depth);
         }
     }
     let mut groups: Vec<Group> = open.into_iter().map(|o| o.group).collect();

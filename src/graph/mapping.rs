@@ -96,7 +96,7 @@ fn jobs(nodes: &[Node], limit: usize, continues: &[bool], lanes: Option<usize>) 
     let mut ends: Vec<usize> = Vec::new();
     for (block, chain) in (next_block..).zip((0..chains.len()).filter(is_longer)) {
         let lane = lanes.and_then(|n| ends.len().checked_sub(n.max(1))).map(|i| ends[i]);
-        let mut after = None;
+        let mut previous_array = None;
         for (link, &node) in chains.of(chain).iter().enumerate() {
             let node = nodes[node as usize];
             graph.arrays.push(Array {
@@ -107,13 +107,13 @@ fn jobs(nodes: &[Node], limit: usize, continues: &[bool], lanes: Option<usize>) 
                 count: 1,
                 links: 1,
                 single: true,
-                after,
+                after: previous_array,
                 wait: lane.filter(|_| link == 0).into_iter().collect(),
                 behind: false,
                 continues: continues.get(chain).copied().unwrap_or(false),
             });
             graph.order.push(node.trial);
-            after = Some(graph.arrays.len() - 1);
+            previous_array = Some(graph.arrays.len() - 1);
         }
         graph.longest = graph.longest.max(chains.of(chain).len());
         ends.push(graph.arrays.len() - 1);
@@ -134,8 +134,8 @@ fn fused(
     let mut numbers: HashMap<(bool, Vec<u32>), usize> = HashMap::new();
     let mut groups: Vec<(bool, Vec<u32>, Vec<usize>)> = Vec::new();
     for chain in 0..chains.len() {
-        let of = chains.of(chain).iter();
-        let shapes: Vec<u32> = of.map(|&n| nodes[n as usize].shape).collect();
+        let links = chains.of(chain).iter();
+        let shapes: Vec<u32> = links.map(|&n| nodes[n as usize].shape).collect();
         let flag = continues.get(chain).copied().unwrap_or(false);
         let number = *numbers.entry((flag, shapes.clone())).or_insert(groups.len());
         if number == groups.len() {
@@ -153,24 +153,24 @@ fn fused(
         // Whole elements first; one more holds what is left over.
         let (whole, rest) = members.split_at(members.len() / pack * pack);
         let blocks = whole.chunks(limit.max(1) * pack).map(|members| (members, pack));
-        let last = (!rest.is_empty()).then_some((rest, rest.len()));
-        for (members, pack) in blocks.chain(last) {
-            let all = shapes.repeat(pack);
-            let shape = if all.len() == 1 { all[0] } else { fuse(&all)? };
+        let last_block = (!rest.is_empty()).then_some((rest, rest.len()));
+        for (members, pack) in blocks.chain(last_block) {
+            let pack_shapes = shapes.repeat(pack);
+            let shape = if pack_shapes.len() == 1 { pack_shapes[0] } else { fuse(&pack_shapes)? };
             graph.arrays.push(Array {
                 block,
                 link: 0,
                 shape,
                 first: graph.order.len(),
                 count: members.len() / pack,
-                links: all.len(),
+                links: pack_shapes.len(),
                 single: false,
                 after: None,
                 wait: Vec::new(),
                 behind: false,
                 continues: flag,
             });
-            for link in 0..all.len() {
+            for link in 0..pack_shapes.len() {
                 let (behind, link) = (link / shapes.len(), link % shapes.len());
                 graph.order.extend(
                     members

@@ -114,27 +114,27 @@ pub(crate) fn plan(nodes: &[Node], limit: usize, continues: &[bool]) -> Graph {
             .members
             .sort_unstable_by_key(|&c| (std::cmp::Reverse(chains.of(c as usize).len()), c));
         for members in group.members.chunks(limit) {
-            let mut after = None;
+            let mut previous_array = None;
             let depth = chains.of(members[0] as usize).len();
             for link in 0..depth {
                 let count = members.partition_point(|&c| chains.of(c as usize).len() > link);
-                let first = graph.order.len();
+                let first_element = graph.order.len();
                 let node = |c: u32| nodes[chains.of(c as usize)[link] as usize];
                 graph.order.extend(members[..count].iter().map(|&c| node(c).trial));
                 graph.arrays.push(Array {
                     block,
                     link: link as u32,
                     shape: node(members[0]).shape,
-                    first,
+                    first: first_element,
                     count,
                     links: 1,
                     single: false,
-                    after,
+                    after: previous_array,
                     wait: Vec::new(),
                     behind: false,
                     continues: group.continues,
                 });
-                after = Some(graph.arrays.len() - 1);
+                previous_array = Some(graph.arrays.len() - 1);
             }
             block += 1;
         }
@@ -158,10 +158,10 @@ impl Chains {
         for c in 0..n_chains {
             starts[c + 1] += starts[c];
         }
-        let mut next = starts.clone();
+        let mut free_slots = starts.clone();
         let mut flat = vec![0u32; nodes.len()];
         for (i, node) in nodes.iter().enumerate() {
-            let slot = &mut next[node.chain as usize];
+            let slot = &mut free_slots[node.chain as usize];
             flat[*slot as usize] = i as u32;
             *slot += 1;
         }

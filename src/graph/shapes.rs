@@ -25,9 +25,9 @@ impl Shapes {
         {
             return *number;
         }
-        let next = self.list.len() as u32;
-        let number = *self.by_value.entry(Arc::clone(resources)).or_insert(next);
-        if number == next {
+        let next_number = self.list.len() as u32;
+        let number = *self.by_value.entry(Arc::clone(resources)).or_insert(next_number);
+        if number == next_number {
             self.list.push(Arc::clone(resources));
         }
         self.last = Some((Arc::clone(resources), number));

@@ -10,32 +10,33 @@ use super::Graph;
 /// elements of arrays of earlier submissions included. Jobs of chains of their own ([`super::Array::single`]) have lanes,
 /// which bound them among themselves. `elementwise`: links follow each other element by element.
 pub(crate) fn bound(graph: &mut Graph, most: usize, elementwise: bool, earlier: usize) {
-    let most = most.max(1);
+    let max_running = most.max(1);
     let singles = graph.arrays.iter().filter(|a| a.single && a.link == 0).count();
-    let mut group = Group { load: earlier.min(most), behind: earlier > 0, arrays: Vec::new() };
+    let mut group =
+        Group { load: earlier.min(max_running), behind: earlier > 0, arrays: Vec::new() };
     // The arrays that the current group waits for.
     let mut barrier = Group::default();
     let mut of_singles = false;
-    let mut next = 0;
+    let mut next_array = 0;
     for block in graph.arrays.chunk_by_mut(|a, b| a.block == b.block) {
-        let first = next;
-        next += block.len();
+        let first_array = next_array;
+        next_array += block.len();
         let widest = block.iter().map(|a| a.count).max().unwrap_or(0);
         let is_single = block[0].single;
         // All chains that are jobs are one weight.
         if !(is_single && of_singles) {
-            let weight = if is_single { singles } else { widest }.min(most);
-            if group.load + weight > most {
+            let weight = if is_single { singles } else { widest }.min(max_running);
+            if group.load + weight > max_running {
                 barrier = std::mem::take(&mut group);
             }
             group.load += weight;
         }
         of_singles = is_single;
-        for (i, array) in (first..).zip(block) {
+        for (i, array) in (first_array..).zip(block) {
             if array.after.is_none() {
                 array.wait.extend(&barrier.arrays);
                 array.behind = barrier.behind;
-            } else if elementwise && widest > most {
+            } else if elementwise && widest > max_running {
                 array.wait.push(i - 1);
             }
             group.arrays.push(i);

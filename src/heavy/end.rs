@@ -24,12 +24,15 @@ pub(crate) fn arm(reason: &Path) {
     if REASON.set(reason.to_owned()).is_err() {
         return;
     }
-    let before = std::panic::take_hook();
+    let previous_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        before(panic);
-        let what = panic.payload_as_str().unwrap_or("no message");
-        let place = panic.location().map(|at| format!(" ({at})")).unwrap_or_default();
-        fail(REASON.get().map_or(Path::new(""), |path| path), &format!("panic: {what}{place}"));
+        previous_hook(panic);
+        let message = panic.payload_as_str().unwrap_or("no message");
+        let location = panic.location().map(|at| format!(" ({at})")).unwrap_or_default();
+        fail(
+            REASON.get().map_or(Path::new(""), |path| path),
+            &format!("panic: {message}{location}"),
+        );
     }));
 }
 

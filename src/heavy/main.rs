@@ -32,12 +32,12 @@ use hpcsweep::worker::process::launch::VERSION_VARIABLE;
 )]
 fn main() -> ExitCode {
     hpcsweep::host::signal::ignore_file_size();
-    let own = env!("CARGO_PKG_VERSION");
+    let own_version = env!("CARGO_PKG_VERSION");
     if let Ok(theirs) = std::env::var(VERSION_VARIABLE)
-        && theirs != own
+        && theirs != own_version
     {
         return refuse(
-            &format!("this is hpcsweep-worker {own}, but hpcsweep is {theirs}"),
+            &format!("this is hpcsweep-worker {own_version}, but hpcsweep is {theirs}"),
             "install both programs of one version together",
         );
     }
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
         ["--version" | "-V"] => {
-            println!("hpcsweep-worker {own}");
+            println!("hpcsweep-worker {own_version}");
             ExitCode::SUCCESS
         }
         ["about"] => {

@@ -78,25 +78,25 @@ fn run(job: &SyncJob) -> Result<()> {
     let (mut nap, mut told) = (Duration::ZERO, 0);
     loop {
         served.look(&mut signals, nap, (job.rank, job.world));
-        let said = exchange(&mut world, served.say(), served.pending.is_some())?;
+        let flags = exchange(&mut world, served.say(), served.pending.is_some())?;
         let mut moved = false;
         let is = |rank: &[u8; SAID], flag: u8| rank[0] & flag != 0;
-        if said.iter().any(|r| is(r, PENDING)) && said.iter().all(|r| is(r, PENDING | SILENT)) {
+        if flags.iter().any(|r| is(r, PENDING)) && flags.iter().all(|r| is(r, PENDING | SILENT)) {
             served.sync(&mut world)?;
             moved = true;
         }
-        let lines = common_lines(&said);
+        let lines = common_lines(&flags);
         if lines > 0 {
             served.reduce(&mut world, job, lines)?;
             moved = true;
         }
-        let unread = said.iter().map(unread_of).sum();
+        let unread = flags.iter().map(unread_of).sum();
         if job.rank == 0 && unread > told {
             let row = Map::from_iter([(UNREAD.to_owned(), Value::from(unread - told))]);
             disk::append(&job.reduced, format!("{}\n", Value::Object(row)).as_bytes())?;
             told = unread;
         }
-        if said.iter().all(|r| is(r, ENDED) && !is(r, PENDING) && lines_of(r) == 0) {
+        if flags.iter().all(|r| is(r, ENDED) && !is(r, PENDING) && lines_of(r) == 0) {
             if let Some(text) = served.lines.complaint() {
                 disk::write_whole(&job.odd, text.as_bytes())?;
             }
@@ -136,7 +136,7 @@ fn unread_of(said: &[u8; SAID]) -> u64 {
 
 /// The announcements of all ranks in this round.
 fn exchange(world: &mut World, mine: [u8; SAID], eager: bool) -> Result<Vec<[u8; SAID]>, Fault> {
-    let all = world.all_gather_quietly(&mine, |looks| {
+    let rank_flags = world.all_gather_quietly(&mine, |looks| {
         // A program that waits for its sync is worth a spin: the others are about to ask too.
         Ok(match looks {
             0..2000 if eager => Duration::ZERO,
@@ -145,7 +145,10 @@ fn exchange(world: &mut World, mine: [u8; SAID], eager: bool) -> Result<Vec<[u8;
             _ => Duration::from_millis(2),
         })
     })?;
-    Ok(all.chunks_exact(SAID).map(|one| <[u8; SAID]>::try_from(one).unwrap_or_default()).collect())
+    Ok(rank_flags
+        .chunks_exact(SAID)
+        .map(|one| <[u8; SAID]>::try_from(one).unwrap_or_default())
+        .collect())
 }
 
 /// One rank's program, as its helper sees it.
@@ -206,9 +209,9 @@ impl Served {
             }
         }
         while self.rows.len() < MOST_ROWS {
-            let last = self.ended && !self.lines.has_more();
-            self.rows.extend(self.lines.take(last));
-            if last == self.ended {
+            let is_last = self.ended && !self.lines.has_more();
+            self.rows.extend(self.lines.take(is_last));
+            if is_last == self.ended {
                 break;
             }
         }
@@ -232,14 +235,14 @@ impl Served {
     }
 
     fn say(&self) -> [u8; SAID] {
-        let mut said = [0; SAID];
-        said[0] = if self.pending.is_some() { PENDING } else { 0 };
-        said[0] |= if self.ended { ENDED } else { 0 };
-        said[0] |= if self.silent { SILENT } else { 0 };
+        let mut own_flags = [0; SAID];
+        own_flags[0] = if self.pending.is_some() { PENDING } else { 0 };
+        own_flags[0] |= if self.ended { ENDED } else { 0 };
+        own_flags[0] |= if self.silent { SILENT } else { 0 };
         let lines = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
-        said[4..8].copy_from_slice(&lines.to_le_bytes());
-        said[8..].copy_from_slice(&self.lines.left_out().to_le_bytes());
-        said
+        own_flags[4..8].copy_from_slice(&lines.to_le_bytes());
+        own_flags[8..].copy_from_slice(&self.lines.left_out().to_le_bytes());
+        own_flags
     }
 
     /// Carries out one request, together with all ranks.
@@ -274,17 +277,17 @@ impl Served {
             .chunks_exact(8)
             .map(|len| <[u8; 8]>::try_from(len).map_or(0, u64::from_le_bytes) as usize)
             .collect();
-        let mut all = vec![0; lens.iter().sum()];
-        world.all_gather_pieces(&mine, &lens, &mut all)?;
+        let mut gathered = vec![0; lens.iter().sum()];
+        world.all_gather_pieces(&mine, &lens, &mut gathered)?;
         if world.rank() > 0 {
             return Ok(());
         }
-        let mut rest = all.as_slice();
+        let mut unread = gathered.as_slice();
         let mut ranks: Vec<VecDeque<Map<String, Value>>> = Vec::new();
         for len in lens {
-            let (piece, after) = rest.split_at(len);
+            let (piece, after) = unread.split_at(len);
             ranks.push(serde_json::from_slice(piece)?);
-            rest = after;
+            unread = after;
         }
         let mut text = Vec::new();
         loop {

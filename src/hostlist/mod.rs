@@ -75,7 +75,7 @@ pub fn tasks_per_node(text: &str) -> Result<Vec<u32>, Fault> {
 
 /// Cuts at tabs, commas, blanks and newlines that are outside brackets (`_next_tok`).
 fn tokens(text: &str) -> Result<Vec<&str>, Fault> {
-    let mut found = Vec::new();
+    let mut tokens = Vec::new();
     let (mut start, mut open) = (0, false);
     for (i, c) in text.char_indices() {
         match c {
@@ -86,7 +86,7 @@ fn tokens(text: &str) -> Result<Vec<&str>, Fault> {
             // A hostlist function; only the controller can expand it (`hostlist_create_client`).
             '{' | '}' => return Err(invalid(text, "only the controller can expand `{...}`")),
             '\t' | ',' | ' ' | '\n' if !open => {
-                found.push(&text[start..i]);
+                tokens.push(&text[start..i]);
                 start = i + 1;
             }
             _ => {}
@@ -95,9 +95,9 @@ fn tokens(text: &str) -> Result<Vec<&str>, Fault> {
     if open {
         return Err(invalid(text, "a bracket is not closed"));
     }
-    found.push(&text[start..]);
-    found.retain(|token| !token.is_empty());
-    Ok(found)
+    tokens.push(&text[start..]);
+    tokens.retain(|token| !token.is_empty());
+    Ok(tokens)
 }
 
 /// Expands one token, the way `_hostlist_create_bracketed` hands it to `_push_range_list`.
@@ -108,8 +108,8 @@ fn expand_token(text: &str, token: &str, hosts: &mut Vec<String>) -> Result<(), 
     let (inside, suffix) = rest.split_once(']').unwrap_or((rest, ""));
     let ranges = ranges(text, inside)?;
     let numbers: u64 = ranges.iter().map(|r| r.hi - r.lo + 1).sum();
-    let most = prefix_count(text, prefix)?.saturating_mul(numbers);
-    if most > MAX_HOSTS as u64 {
+    let max_hosts = prefix_count(text, prefix)?.saturating_mul(numbers);
+    if max_hosts > MAX_HOSTS as u64 {
         return Err(too_many(text));
     }
     push_prefix(text, prefix, suffix, &ranges, hosts)
@@ -146,11 +146,11 @@ fn prefix_count(text: &str, mut prefix: &str) -> Result<u64, Fault> {
     let mut count: u64 = 1;
     while let Some((before, rest)) = prefix.rsplit_once('[') {
         let inside = rest.split_once(']').map_or(rest, |(inside, _)| inside);
-        let here: u64 = ranges(text, inside)?.iter().map(|r| r.hi - r.lo + 1).sum();
-        if here > MAX_PREFIXES {
+        let n_numbers: u64 = ranges(text, inside)?.iter().map(|r| r.hi - r.lo + 1).sum();
+        if n_numbers > MAX_PREFIXES {
             return Err(too_many(text));
         }
-        count = count.saturating_mul(here);
+        count = count.saturating_mul(n_numbers);
         prefix = before;
     }
     Ok(count)
@@ -158,7 +158,7 @@ fn prefix_count(text: &str, mut prefix: &str) -> Result<u64, Fault> {
 
 /// Reads the inside of one bracket: `1-3,07` (`_parse_range_list`, `_parse_single_range`).
 fn ranges(text: &str, inside: &str) -> Result<Vec<Range>, Fault> {
-    let mut found = Vec::new();
+    let mut ranges = Vec::new();
     for part in inside.split(',') {
         let (low, high) = part.split_once('-').unwrap_or((part, part));
         let (Some(lo), Some(hi)) = (decimal(low), decimal(high)) else {
@@ -173,9 +173,9 @@ fn ranges(text: &str, inside: &str) -> Result<Vec<Range>, Fault> {
         if low.len() > 1024 {
             return Err(invalid(text, "a host name is too long"));
         }
-        found.push(Range { lo, hi, width: low.len() });
+        ranges.push(Range { lo, hi, width: low.len() });
     }
-    Ok(found)
+    Ok(ranges)
 }
 
 fn push(text: &str, hosts: &mut Vec<String>, host: String) -> Result<(), Fault> {

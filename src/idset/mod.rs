@@ -51,10 +51,10 @@ impl IdSet {
             let runs = if step == 1 { 0 } else { (last - first) / step };
             // A short text can name all indices again and again.
             if ids.len() + runs as usize >= MOST_RUNS {
-                let why = format!(
+                let reason = format!(
                     "`{text}` is not a set of array indices: it names them again and again"
                 );
-                return Err(Fault::request(why).hint("name each index once"));
+                return Err(Fault::request(reason).hint("name each index once"));
             }
             match step {
                 1 => ids.push((first, last)),
@@ -81,8 +81,8 @@ impl IdSet {
 
     /// Returns whether `id` is in the set.
     pub(crate) fn contains(&self, id: u32) -> bool {
-        let after = self.runs.partition_point(|(first, _)| *first <= id);
-        after > 0 && self.runs[after - 1].1 >= id
+        let n_runs_before = self.runs.partition_point(|(first, _)| *first <= id);
+        n_runs_before > 0 && self.runs[n_runs_before - 1].1 >= id
     }
 
     /// Returns whether a trial is in the set.
@@ -129,20 +129,20 @@ impl FromIterator<u32> for IdSet {
 impl fmt::Display for IdSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
-        let mut rest = self.runs.as_slice();
-        while let [(first, last), others @ ..] = rest {
+        let mut unwritten = self.runs.as_slice();
+        while let [(first, last), others @ ..] = unwritten {
             write!(f, "{comma}")?;
             comma = ",";
-            match stride(rest) {
+            match stride(unwritten) {
                 Some((n, step)) => {
                     write!(f, "{first}-{}:{step}", first + step * (n as u32 - 1))?;
-                    rest = &rest[n..];
+                    unwritten = &unwritten[n..];
                     continue;
                 }
                 None if first == last => write!(f, "{first}")?,
                 None => write!(f, "{first}-{last}")?,
             }
-            rest = others;
+            unwritten = others;
         }
         Ok(())
     }

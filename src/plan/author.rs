@@ -54,11 +54,11 @@ impl Author {
             }
             (author, _) => {
                 let value = value.map(|value| format!(" = {value}")).unwrap_or_default();
-                let at = format!("`{key}{value}` under `[{table}]`");
+                let setting = format!("`{key}{value}` under `[{table}]`");
                 if author == Self::Python {
-                    format!("{at} in `Sweep(..., settings=...)`")
+                    format!("{setting} in `Sweep(..., settings=...)`")
                 } else {
-                    at
+                    setting
                 }
             }
         }

@@ -66,15 +66,16 @@ pub(crate) fn check_command(
         return;
     }
     // The remaining errors are types: `lr * 2` of a text, an index that does not exist.
-    let others = run.hooks.all().chain([("expect", &run.expect[..])]);
-    let hooks = others.map(|(what, argv)| CommandTemplate::of(what, argv, &[]));
-    let all: Result<Vec<_>, _> = std::iter::once(CommandTemplate::new(run)).chain(hooks).collect();
-    let templates = match all {
+    let hooks_and_expect = run.hooks.all().chain([("expect", &run.expect[..])]);
+    let hooks = hooks_and_expect.map(|(what, argv)| CommandTemplate::of(what, argv, &[]));
+    let parsed: Result<Vec<_>, _> =
+        std::iter::once(CommandTemplate::new(run)).chain(hooks).collect();
+    let templates = match parsed {
         Ok(templates) => templates,
         Err(mut fault) => {
-            let at = place_of(run, places, fault.key.as_deref());
-            fault.place = Some(reader.place(at));
-            return reader.report(at, fault);
+            let template_at = place_of(run, places, fault.key.as_deref());
+            fault.place = Some(reader.place(template_at));
+            return reader.report(template_at, fault);
         }
     };
     for form in expanded.forms.iter().take(MAX_FORMS) {
@@ -83,10 +84,10 @@ pub(crate) fn check_command(
         let params = &expanded.trials[first].params;
         let rendered = templates.iter().try_for_each(|t| t.render(params, &extra).map(|_| ()));
         if let Err(mut fault) = rendered {
-            let at = place_of(run, places, fault.key.as_deref());
+            let template_at = place_of(run, places, fault.key.as_deref());
             fault.sentence = format!("trial {first}: {}", fault.sentence);
-            fault.place = Some(reader.place(at));
-            reader.report(at, fault);
+            fault.place = Some(reader.place(template_at));
+            reader.report(template_at, fault);
             return;
         }
     }
@@ -101,15 +102,15 @@ fn templates(run: &Run, places: &Places) -> Vec<(String, Template, usize)> {
         argv.iter().enumerate().map(move |(i, text)| (argument_name(what, i), text))
     });
     let expect = run.expect.iter().enumerate().map(|(i, text)| (argument_name("expect", i), text));
-    let all = commands.chain(env).chain(expect).chain(hooks).zip(places.of_commands());
-    let all = all.map(|((what, text), at)| (what, Template::new(text), at));
-    all.chain(crate::plan::sections::train::templates(run, places)).collect()
+    let texts = commands.chain(env).chain(expect).chain(hooks).zip(places.of_commands());
+    let named_templates = texts.map(|((what, text), at)| (what, Template::new(text), at));
+    named_templates.chain(crate::plan::sections::train::templates(run, places)).collect()
 }
 
 /// The place of the template of a key; that of the command for any other key.
 fn place_of(run: &Run, places: &Places, key: Option<&str>) -> usize {
-    let found = templates(run, places).into_iter().find(|(own, ..)| Some(own.as_str()) == key);
-    found.map_or_else(|| places.command.first().copied().unwrap_or(0), |(.., at)| at)
+    let template = templates(run, places).into_iter().find(|(own, ..)| Some(own.as_str()) == key);
+    template.map_or_else(|| places.command.first().copied().unwrap_or(0), |(.., at)| at)
 }
 
 fn check_names(reader: &mut Reader<'_>, uses: &Uses, what: &str, at: usize, forms: &[Form]) {
@@ -163,13 +164,13 @@ pub(crate) fn check_rules(
     forms: &[Form],
     specials: &[Arc<str>],
 ) {
-    let known = |name: &str| {
+    let is_parameter = |name: &str| {
         forms.iter().any(|form| form.names.iter().any(|n| **n == *name))
             || specials.iter().any(|n| **n == *name)
     };
     for rule in rules {
         for (name, at, _) in &rule.conditions {
-            if !known(name) {
+            if !is_parameter(name) {
                 let names = forms.iter().map(|form| &form.names);
                 unknown(reader, *at, "[[exclude]]", unknown_name(name, names));
             }
@@ -213,10 +214,10 @@ pub(crate) fn check_signal(reader: &mut Reader<'_>, run: &Run, places: &Places, 
 /// Refuses two parameters of one trial that would be the same environment variable.
 pub(crate) fn check_variables(reader: &mut Reader<'_>, at: usize, forms: &[Form]) {
     for form in forms.iter().take(MAX_FORMS) {
-        let mut seen: HashMap<String, &str> = HashMap::new();
+        let mut names_by_variable: HashMap<String, &str> = HashMap::new();
         for name in form.names.iter() {
             let variable = variable_of(name);
-            if let Some(other) = seen.insert(variable.clone(), name) {
+            if let Some(other) = names_by_variable.insert(variable.clone(), name) {
                 let sentence = format!(
                     "the parameters `{other}` and `{name}` would both be the variable `{variable}`"
                 );
@@ -251,8 +252,8 @@ pub(crate) fn check_chains(reader: &mut Reader<'_>, at: usize, trials: &[Trial])
         let sentence = format!(
             "`task_id` is the number {number} in trial {first} and the text `{number}` in trial {text}"
         );
-        let at = reader.start_of(trials[text].line).unwrap_or(at);
-        reader.wrong(at, sentence, "write it the same way in all trials of a chain");
+        let text_at = reader.start_of(trials[text].line).unwrap_or(at);
+        reader.wrong(text_at, sentence, "write it the same way in all trials of a chain");
     }
 }
 
@@ -264,10 +265,12 @@ pub(crate) fn check_learnt(reader: &mut Reader<'_>, trials: &[Trial]) {
             continue;
         }
         checked.push(Arc::as_ptr(learn));
-        let has = |name: &str| trials.iter().any(|trial| trial.params.get(name).is_some());
-        for name in learn.by.iter().filter(|name| !has(name)) {
-            let known = trials.first().into_iter().flat_map(|t| t.params.iter()).map(|(n, _)| n);
-            let hint = match words::nearest(name, known) {
+        let has_parameter =
+            |name: &str| trials.iter().any(|trial| trial.params.get(name).is_some());
+        for name in learn.by.iter().filter(|name| !has_parameter(name)) {
+            let parameter_names =
+                trials.first().into_iter().flat_map(|t| t.params.iter()).map(|(n, _)| n);
+            let hint = match words::nearest(name, parameter_names) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "name parameters that the trials have".to_owned(),
             };

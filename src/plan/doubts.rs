@@ -17,23 +17,23 @@ impl Plan {
         let command = &self.run.command;
         let name = |word: &String| Path::new(word).file_name()?.to_str().map(str::to_owned);
         let names: Vec<String> = command.iter().filter_map(name).collect();
-        let mut all = Vec::new();
+        let mut doubts = Vec::new();
         let is_by_shell = names.iter().any(|name| SHELLS.contains(&name.as_str()));
         for (i, word) in command.iter().enumerate() {
-            let what = argument_name("command", i);
+            let argument = argument_name("command", i);
             let value = word.split_once('=').filter(|(option, _)| option.starts_with('-'));
-            let found = for_shells(word).or_else(|| for_shells(value?.1));
-            if let (Some(found), false) = (found, is_by_shell) {
-                all.push(format!(
-                    "`{what}` holds `{found}`, which the program gets as it stands: no shell fills it in"
+            let shell_syntax = for_shells(word).or_else(|| for_shells(value?.1));
+            if let (Some(shell_syntax), false) = (shell_syntax, is_by_shell) {
+                doubts.push(format!(
+                    "`{argument}` holds `{shell_syntax}`, which the program gets as it stands: no shell fills it in"
                 ));
             }
             let of_flag = Template::new(word);
             let Some(flag) = of_flag.name().filter(|_| i > 0) else { continue };
             let is_flag = |value: Option<&Value>| matches!(value, Some(Value::Bool(_)));
             if self.trials.iter().any(|trial| is_flag(trial.params.get(flag))) {
-                all.push(format!(
-                    "`{what}` is the text `true` or `false`, and `type=bool` of argparse takes each text for true: \
+                doubts.push(format!(
+                    "`{argument}` is the text `true` or `false`, and `type=bool` of argparse takes each text for true: \
                      `{{% if {flag} %}}--{flag}{{% endif %}}` leaves an option out"
                 ));
             }
@@ -42,13 +42,13 @@ impl Plan {
         if let (true, Some(trial)) =
             (is_srun, self.trials.iter().find(|trial| trial.resources.ranks > 1))
         {
-            all.push(format!(
+            doubts.push(format!(
                 "each of the {} ranks would start `srun` and wait for resources that the others hold: name the program \
                  alone, hpcsweep starts it once a rank",
                 trial.resources.ranks
             ));
         }
-        all
+        doubts
     }
 }
 

@@ -139,9 +139,9 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     let tables = entries(&document);
     let find = |key: &str| tables.iter().find(|entry| entry.key == key);
     for entry in &tables {
-        let known: Vec<&str> = TABLES.iter().map(|(name, _)| *name).collect();
-        if !known.contains(&entry.key) {
-            reader.unknown(entry, "the plan", &known);
+        let table_names: Vec<&str> = TABLES.iter().map(|(name, _)| *name).collect();
+        if !table_names.contains(&entry.key) {
+            reader.unknown(entry, "the plan", &table_names);
         }
     }
     sweep::read_version(&mut reader, find("version"));
@@ -180,8 +180,8 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
         written.rules = exclude::read(&mut reader, entry).unwrap_or_default();
     }
     let plan = if is_sound {
-        let at = find("grid").or(find("zip")).or(find("sample")).or(find("replicates"));
-        let at = at.or(find("trials")).or(find("resources")).or(tables.first());
+        let axes_entry = find("grid").or(find("zip")).or(find("sample")).or(find("replicates"));
+        let sweep_entry = axes_entry.or(find("trials")).or(find("resources")).or(tables.first());
         finish(
             &mut reader,
             sweep,
@@ -190,7 +190,7 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
             schedule,
             along_at,
             written,
-            at.map_or(0, |e| e.at),
+            sweep_entry.map_or(0, |e| e.at),
         )
     } else {
         None
@@ -302,8 +302,8 @@ fn finish(
     check::check_chains(reader, at, &expanded.trials);
     check::check_variables(reader, at, &expanded.forms);
     if expanded.trials.is_empty() {
-        let at = written.rules.first().map_or(at, |rule| rule.at);
-        reader.wrong(at, "no trial is left: every point is excluded", "loosen the exclusions");
+        let rule_at = written.rules.first().map_or(at, |rule| rule.at);
+        reader.wrong(rule_at, "no trial is left: every point is excluded", "loosen the exclusions");
         return None;
     }
     let unused = written.rules.iter().filter(|rule| !rule.is_used.get());
@@ -347,10 +347,10 @@ fn chain_groups(
     let names = || written.groups.iter().flat_map(|group| &group.axes).map(|axis| &*axis.name);
     for name in &schedule.chain_along {
         if !names().any(|known| known == name) {
-            let known: Vec<&str> = names().collect();
-            let hint = match known.as_slice() {
+            let axis_names: Vec<&str> = names().collect();
+            let hint = match axis_names.as_slice() {
                 [] => "chains along an axis need a `[grid]`".to_owned(),
-                known => words::suggestion(name, known, "the axes are"),
+                axis_names => words::suggestion(name, axis_names, "the axes are"),
             };
             reader.wrong(at, format!("`chain_along` names no axis `{name}`"), hint);
         }

@@ -83,8 +83,8 @@ impl Keys {
         if let Some(Form { order, key, .. }) = &self.form {
             self.bytes.clear();
             order.iter().for_each(|i| put_value(&mut self.bytes, &params.values[*i]));
-            let whole = blake3::keyed_hash(key, &self.bytes);
-            hash.copy_from_slice(&whole.as_bytes()[..16]);
+            let long_hash = blake3::keyed_hash(key, &self.bytes);
+            hash.copy_from_slice(&long_hash.as_bytes()[..16]);
         }
         hash
     }
@@ -158,22 +158,22 @@ impl Plan {
     /// may be equal on purpose, and trials without parameters cannot differ.
     pub(crate) fn equal(&self) -> Vec<Vec<usize>> {
         let mut keys = self.keys();
-        let mut all: Vec<([u8; 16], usize)> = Vec::new();
+        let mut keyed_trials: Vec<([u8; 16], usize)> = Vec::new();
         for (i, trial) in self.trials.iter().enumerate() {
             if trial.task_id.is_none() && !trial.params.values.is_empty() {
-                all.push((keys.of(&trial.params), i));
+                keyed_trials.push((keys.of(&trial.params), i));
             }
         }
-        all.sort_unstable();
+        keyed_trials.sort_unstable();
         let is_same = |a: usize, b: usize| {
             let (a, b) = (&self.trials[a], &self.trials[b]);
             a.gpu_ids_abs == b.gpu_ids_abs && a.resources == b.resources
         };
         let mut groups: Vec<Vec<usize>> = Vec::new();
-        for same in all.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
-            let first = groups.len();
+        for same in keyed_trials.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
+            let first_group = groups.len();
             for &(_, i) in same {
-                match groups[first..].iter_mut().find(|group| is_same(group[0], i)) {
+                match groups[first_group..].iter_mut().find(|group| is_same(group[0], i)) {
                     Some(group) => group.push(i),
                     None => groups.push(vec![i]),
                 }

@@ -38,8 +38,8 @@ pub(crate) fn reserve_s(whole: f64) -> f64 {
 impl Notice {
     /// Whether the signal would come after the start of a trial of this walltime in a job.
     pub(crate) fn comes_within(self, walltime_s: u64) -> bool {
-        let whole = walltime_s as f64;
-        whole - reserve_s(whole) > f64::from(self.seconds)
+        let walltime = walltime_s as f64;
+        walltime - reserve_s(walltime) > f64::from(self.seconds)
     }
 }
 

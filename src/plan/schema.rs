@@ -141,11 +141,13 @@ fn may_be_templates(schema: &mut Value) {
             }
             if let Some(Value::Object(properties)) = members.get_mut("properties") {
                 for property in properties.values_mut() {
-                    let about = property.as_object_mut().and_then(|own| own.remove("description"));
-                    let own = property.take();
-                    *property = json!({ "anyOf": [own, { "$ref": "#/definitions/expression" }] });
-                    if let Some(about) = about {
-                        property["description"] = about;
+                    let description =
+                        property.as_object_mut().and_then(|own| own.remove("description"));
+                    let own_schema = property.take();
+                    *property =
+                        json!({ "anyOf": [own_schema, { "$ref": "#/definitions/expression" }] });
+                    if let Some(description) = description {
+                        property["description"] = description;
                     }
                 }
             }

@@ -46,23 +46,23 @@ impl Value {
 
 /// Reads any value as that of a parameter; `name` is the parameter it belongs to.
 pub(crate) fn read_value(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -> Option<Value> {
-    let at = item.span().start;
+    let start = item.span().start;
     match item.get_ref() {
         DeValue::String(text) if text.contains('\0') => {
             let sentence = format!("`{name}` holds a NUL character");
-            reader.wrong(at, sentence, "no program can be given one: remove it");
+            reader.wrong(start, sentence, "no program can be given one: remove it");
             None
         }
         DeValue::String(text) => Some(Value::text(text)),
         DeValue::Boolean(b) => Some(Value::Bool(*b)),
         DeValue::Datetime(date) => Some(Value::text(date.to_string())),
-        DeValue::Integer(digits) => reader.digits(at, digits).map(Value::Int),
+        DeValue::Integer(digits) => reader.digits(start, digits).map(Value::Int),
         DeValue::Float(digits) => {
             let read = digits.as_str().parse::<f64>().ok();
             let fits = read.filter(|f| f.is_finite() || !digits.as_str().contains(['e', '.']));
             if fits.is_none() {
                 let sentence = format!("`{digits}` is beyond the largest float");
-                reader.wrong(at, sentence, "write `inf`, or a string");
+                reader.wrong(start, sentence, "write `inf`, or a string");
             }
             fits.map(Value::Float)
         }
@@ -111,8 +111,8 @@ pub(crate) fn float_text(f: f64) -> String {
 /// # Errors
 /// Those of `out`.
 pub(crate) fn write_float(out: &mut impl fmt::Write, f: f64) -> fmt::Result {
-    let is_it = |x: f64| x == f || (x.is_nan() && f.is_nan());
-    match NOT_FINITE.iter().find(|(_, x)| is_it(*x)).filter(|_| !f.is_finite()) {
+    let is_same = |x: f64| x == f || (x.is_nan() && f.is_nan());
+    match NOT_FINITE.iter().find(|(_, x)| is_same(*x)).filter(|_| !f.is_finite()) {
         Some((word, _)) => out.write_str(word),
         // argparse, getopt and others take `-1e-5` for options, and `-0.00001` for a number.
         None if f.is_sign_negative() && format!("{f:?}").contains('e') => {
@@ -211,9 +211,10 @@ impl Params {
     pub(crate) fn table(&self, name: &str) -> Option<impl Serialize + '_> {
         let is_inside =
             |n: &Arc<str>| n.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-        let from = self.names.iter().position(is_inside)?;
-        let to = from + self.names[from..].iter().take_while(|n| is_inside(n)).count();
-        Some(Level { params: self, from, to, depth: name.len() + 1 })
+        let first_inside = self.names.iter().position(is_inside)?;
+        let end_inside =
+            first_inside + self.names[first_inside..].iter().take_while(|n| is_inside(n)).count();
+        Some(Level { params: self, from: first_inside, to: end_inside, depth: name.len() + 1 })
     }
 
     /// Dotted names with their values, in order.
@@ -312,26 +313,33 @@ impl<'de> Visitor<'de> for Nested {
                 leaf => out(name, leaf),
             }
         }
-        let last = NAMES.with_borrow(Arc::clone);
-        let mut values = Vec::with_capacity(last.len());
+        let last_names = NAMES.with_borrow(Arc::clone);
+        let mut values = Vec::with_capacity(last_names.len());
         // The names, as soon as they are not those of `last`.
-        let mut own: Option<Vec<Arc<str>>> = None;
+        let mut changed_names: Option<Vec<Arc<str>>> = None;
         let mut leaf = |name: &str, value: Value| {
-            let at = values.len();
+            let name_index = values.len();
             values.push(value);
-            match &mut own {
-                None if last.get(at).is_some_and(|last| **last == *name) => {}
-                Some(own) => own.push(name.into()),
-                None => own = Some(last[..at].iter().cloned().chain([name.into()]).collect()),
+            match &mut changed_names {
+                None if last_names
+                    .get(name_index)
+                    .is_some_and(|last_name| **last_name == *name) => {}
+                Some(names) => names.push(name.into()),
+                None => {
+                    changed_names = Some(
+                        last_names[..name_index].iter().cloned().chain([name.into()]).collect(),
+                    )
+                }
             }
         };
         while let Some((Name(name), value)) = map.next_entry()? {
             walk(&name, value, &mut leaf);
         }
-        let own =
-            own.or_else(|| (values.len() < last.len()).then(|| last[..values.len()].to_vec()));
-        let names = own.map_or(last, |own| {
-            let names: Arc<[Arc<str>]> = own.into();
+        let changed_names = changed_names.or_else(|| {
+            (values.len() < last_names.len()).then(|| last_names[..values.len()].to_vec())
+        });
+        let names = changed_names.map_or(last_names, |changed_names| {
+            let names: Arc<[Arc<str>]> = changed_names.into();
             NAMES.set(Arc::clone(&names));
             names
         });
@@ -364,10 +372,10 @@ impl Serialize for Level<'_> {
         let names = &self.params.names;
         let mut i = self.from;
         while i < self.to {
-            let rest = &names[i][self.depth..];
-            match rest.split_once('.') {
+            let suffix = &names[i][self.depth..];
+            match suffix.split_once('.') {
                 None => {
-                    map.serialize_entry(rest, &self.params.values[i])?;
+                    map.serialize_entry(suffix, &self.params.values[i])?;
                     i += 1;
                 }
                 Some((head, _)) => {

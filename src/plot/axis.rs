@@ -50,15 +50,15 @@ impl Scale {
         }
         let margin = if room { MARGIN } else { 0.0 };
         if log {
-            let part = (to / from).powf(margin).max(if from == to { 1.5 } else { 1.0 });
-            return Self::Log(from / part, to * part, Vec::new());
+            let factor = (to / from).powf(margin).max(if from == to { 1.5 } else { 1.0 });
+            return Self::Log(from / factor, to * factor, Vec::new());
         }
-        let part = match to - from {
+        let margin_width = match to - from {
             0.0 if from == 0.0 => 0.5,
             0.0 => from.abs() * 0.1,
             range => range * margin,
         };
-        Self::Linear(from - part, to + part)
+        Self::Linear(from - margin_width, to + margin_width)
     }
 
     /// The place of a number, from 0 to 1 between the ends.
@@ -73,11 +73,11 @@ impl Scale {
     /// The power of ten by which the labels of ticks are to be multiplied; 0 for none.
     pub(crate) fn exponent(&self) -> i32 {
         let (Self::Linear(from, to) | Self::Whole(from, to)) = self else { return 0 };
-        let most = from.abs().max(to.abs());
-        if most == 0.0 || (1e-3..1e5).contains(&most) {
+        let greatest = from.abs().max(to.abs());
+        if greatest == 0.0 || (1e-3..1e5).contains(&greatest) {
             return 0;
         }
-        most.log10().floor() as i32
+        greatest.log10().floor() as i32
     }
 
     /// Ticks, about `most` of them with a label.
@@ -118,11 +118,11 @@ impl Scale {
     fn decades(&self, from: f64, to: f64, most: usize) -> Vec<Tick> {
         let (first, last) = (from.log10().floor() as i32, to.log10().ceil() as i32);
         let inside = |value: f64| value >= from * (1.0 - 1e-9) && value <= to * (1.0 + 1e-9);
-        let whole = (first..=last).filter(|&e| inside(10f64.powi(e))).count();
-        let every = whole.div_ceil(most.max(1)).max(1) as i32;
-        let parts: &[u32] = match whole {
+        let n_decades = (first..=last).filter(|&e| inside(10f64.powi(e))).count();
+        let every = n_decades.div_ceil(most.max(1)).max(1) as i32;
+        let parts: &[u32] = match n_decades {
             0 | 1 if to < 10.0 * from => &[1, 2, 3, 5, 7],
-            0..=2 if whole < 2 || most > 4 => &[1, 2, 5],
+            0..=2 if n_decades < 2 || most > 4 => &[1, 2, 5],
             _ => &[1],
         };
         let is_plain = from >= 1e-3 && to < 1e5;
@@ -178,8 +178,8 @@ pub(super) fn digits_between(numbers: impl Iterator<Item = f64>) -> usize {
     let power = |size: f64| size.log10().floor();
     match greatest - least {
         spread if spread > 0.0 && spread.is_finite() => {
-            let more = power(least.abs().max(greatest.abs())) - power(spread);
-            (2.0 + more).clamp(3.0, 8.0) as usize
+            let further_digits = power(least.abs().max(greatest.abs())) - power(spread);
+            (2.0 + further_digits).clamp(3.0, 8.0) as usize
         }
         _ => 3,
     }

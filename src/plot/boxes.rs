@@ -26,20 +26,21 @@ pub(crate) fn boxes(wish: &Wish) -> Result<Figure> {
     let of_value = groups::labels(&grouped.settings, axis);
     let (mut words, mut samples) = (Vec::new(), Vec::new());
     for value in &values {
-        let all = grouped
+        let shown_settings = grouped
             .settings
             .list
             .iter()
             .zip(&grouped.observed)
             .filter(|(setting, _)| groups::value(setting, axis) == value);
-        let mut values: Vec<f64> = all.flat_map(|(_, one)| one.values.iter().copied()).collect();
+        let mut values: Vec<f64> =
+            shown_settings.flat_map(|(_, one)| one.values.iter().copied()).collect();
         values.sort_by(f64::total_cmp);
         words.push(of_value(value));
         samples.push(Sample { values });
     }
-    let all = || samples.iter().flat_map(|sample| sample.values.iter().copied());
+    let all_values = || samples.iter().flat_map(|sample| sample.values.iter().copied());
     if wish.log[1] {
-        groups::check_log(wish.metric, "--log-y", all())?;
+        groups::check_log(wish.metric, "--log-y", all_values())?;
     }
     let counts = || samples.iter().map(|sample| sample.values.len());
     let mut caption = vec![match counts().any(|n| n >= LEAST_OF_BOX) {
@@ -50,8 +51,10 @@ pub(crate) fn boxes(wish: &Wish) -> Result<Figure> {
         false => format!("{} each, with their median", counted(counts())),
     }];
     caption.extend(grouped.caption(table, false));
-    let y =
-        Axis { label: groups::of_column(wish.metric), scale: Scale::of(all(), wish.log[1], true) };
+    let y = Axis {
+        label: groups::of_column(wish.metric),
+        scale: Scale::of(all_values(), wish.log[1], true),
+    };
     let x = Axis { label: groups::of_column(name), scale: Scale::Words(words) };
     Ok(Figure { title: None, x, y, body: Body::Boxes(samples), caption })
 }

@@ -47,8 +47,8 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
             .hint("say `--min` or `--max` to have those of the best, or make fewer settings: `--by NAME`")
             .into());
     }
-    let first = order.first().and_then(|at| grouped.observed[*at].rows.first());
-    let along = match first.map(|row| &table.rows[*row]) {
+    let first_row = order.first().and_then(|at| grouped.observed[*at].rows.first());
+    let along = match first_row.map(|row| &table.rows[*row]) {
         Some(row) => points::along(&wish.sweeps[row.source()], row.trial)?,
         None => "line",
     };
@@ -59,7 +59,8 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
         let rows = &grouped.observed[*at].rows;
         let (all, longer) = together(wish.sweeps, table, rows, along, name)?;
         // A trial may have logged a place twice.
-        let own: Vec<usize> = all.iter().map(|(_, values)| values.len().min(rows.len())).collect();
+        let n_values: Vec<usize> =
+            all.iter().map(|(_, values)| values.len().min(rows.len())).collect();
         if wish.log[1] {
             groups::check_log(
                 name,
@@ -70,7 +71,7 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
         let points = means(all, |values| wish.band.of(values, wish.log[1], bounds));
         if points.len() > 1 {
             cut += usize::from(longer > 0);
-            counts.extend(own);
+            counts.extend(n_values);
             let look = if rank < MOST { Look::Colour(rank) } else { Look::Behind };
             lines.push(Line { label, points, look });
         }
@@ -78,14 +79,15 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
     if lines.is_empty() {
         return Err(logged_once(name).into());
     }
-    let all = || lines.iter().flat_map(|line| &line.points);
-    let xs = || all().map(|point| point.x);
-    let ys =
-        || all().flat_map(|p| [Some(p.y), p.ends.map(|e| e[0]), p.ends.map(|e| e[1])]).flatten();
+    let all_points = || lines.iter().flat_map(|line| &line.points);
+    let xs = || all_points().map(|point| point.x);
+    let ys = || {
+        all_points().flat_map(|p| [Some(p.y), p.ends.map(|e| e[0]), p.ends.map(|e| e[1])]).flatten()
+    };
     if wish.log[0] {
         groups::check_log(along, "--log-x", xs())?;
     }
-    let has_ends = all().any(|point| point.ends.is_some());
+    let has_ends = all_points().any(|point| point.ends.is_some());
     let mut caption =
         vec![means_words(&counts, wish.band.words(wish.log[1]).filter(|_| has_ends), wish.log[1])];
     let is_kept = wish.band == Band::Ci && has_ends && !wish.log[1];
@@ -182,11 +184,11 @@ pub(crate) fn mean_curve(
 /// `mean of 5 trials; around it one standard deviation`; `band` says what is around.
 pub(super) fn means_words(counts: &[usize], band: Option<&str>, is_log: bool) -> String {
     let trials = counted(counts.iter().copied());
-    let mean = if is_log { "geometric mean" } else { "mean" };
+    let mean_words = if is_log { "geometric mean" } else { "mean" };
     match band {
         _ if counts.iter().all(|n| *n < 2) => "each value is that of one trial".to_owned(),
-        Some(words) => format!("{mean} of {trials}; around it {words}"),
-        None => format!("{mean} of {trials}"),
+        Some(words) => format!("{mean_words} of {trials}; around it {words}"),
+        None => format!("{mean_words} of {trials}"),
     }
 }
 
@@ -202,18 +204,18 @@ fn ordered(x: f64) -> i64 {
 fn order(wish: &Wish, grouped: &Grouped) -> Vec<usize> {
     let settings = &grouped.settings;
     let has_numbers = |at: &usize| !grouped.observed[*at].values.is_empty();
-    let mut all: Vec<usize> = (0..settings.list.len()).filter(has_numbers).collect();
-    if let Some(goal) = wish.goal.filter(|_| all.len() > MOST) {
+    let mut order: Vec<usize> = (0..settings.list.len()).filter(has_numbers).collect();
+    if let Some(goal) = wish.goal.filter(|_| order.len() > MOST) {
         let ranking = analysis::rank(wish.table, settings, grouped.metric, goal, Statistic::Mean);
         return ranking.ranked.iter().map(|one| one.setting).filter(has_numbers).collect();
     }
     if let [column] = settings.varied()[..] {
         let number = |at: &usize| json_float(groups::value(&settings.list[*at], column));
-        if all.iter().all(|at| number(at).is_some()) {
-            all.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
+        if order.iter().all(|at| number(at).is_some()) {
+            order.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
         }
     }
-    all
+    order
 }
 
 /// What the labels of lines are values of, if it is one column, and the labels.
@@ -253,12 +255,12 @@ fn labels(wish: &Wish, grouped: &Grouped, order: &[usize]) -> (Option<String>, V
 
 /// Mean and what is around it at each place, at most [`POINTS`] of them, the first and the last included.
 fn means(all: Vec<Place>, of: impl Fn(&[f64]) -> (f64, Option<[f64; 2]>)) -> Vec<Point> {
-    let last = all.len().saturating_sub(1);
-    let kept = last.min(POINTS - 1);
-    let place = |i: usize| (i * last).checked_div(kept).unwrap_or(0);
-    (0..=kept)
+    let last_place = all.len().saturating_sub(1);
+    let last_kept = last_place.min(POINTS - 1);
+    let place_of = |i: usize| (i * last_place).checked_div(last_kept).unwrap_or(0);
+    (0..=last_kept)
         .filter_map(|i| {
-            let (x, values) = all.get(place(i))?;
+            let (x, values) = all.get(place_of(i))?;
             let (y, ends) = of(values);
             Some(Point { x: *x, y, ends })
         })

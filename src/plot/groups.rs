@@ -62,8 +62,8 @@ const KNOWN: [(&str, &str); 7] = [
 
 /// The label of an axis with the values of a column.
 pub(super) fn of_column(name: &str) -> String {
-    let known = KNOWN.iter().find(|(column, _)| *column == name);
-    known.map_or_else(|| label(name), |(_, words)| (*words).to_owned())
+    let known_column = KNOWN.iter().find(|(column, _)| *column == name);
+    known_column.map_or_else(|| label(name), |(_, words)| (*words).to_owned())
 }
 
 /// The axes of the plan along which a picture is drawn: those that are named, else those in which trials differ, if these are
@@ -74,23 +74,23 @@ pub(super) fn of_column(name: &str) -> String {
 pub(super) fn axes(wish: &Wish, options: &[&str]) -> Result<Vec<usize>> {
     let table = wish.table;
     let named = wish.axes.iter().take(options.len()).flatten();
-    let mut found: Vec<usize> =
+    let mut axes: Vec<usize> =
         named.map(|name| analysis::column(table, name)).collect::<Result<_>>()?;
-    if let [a, b] = found[..]
+    if let [a, b] = axes[..]
         && a == b
     {
         let sentence = format!("`{}` cannot be both axes", table.columns[a]);
         return Err(Fault::request(sentence).hint("name two").into());
     }
-    let missing = options.len() - found.len();
+    let missing = options.len() - axes.len();
     if missing == 0 {
-        return Ok(found);
+        return Ok(axes);
     }
     let settings = Settings::of(table, &[], &[], wish.function)?;
-    let by: Vec<usize> =
+    let by_columns: Vec<usize> =
         wish.by.iter().map(|name| analysis::column(table, name)).collect::<Result<_>>()?;
     let mut open = settings.varied();
-    open.retain(|column| !found.contains(column) && !by.contains(column));
+    open.retain(|column| !axes.contains(column) && !by_columns.contains(column));
     if open.len() != missing {
         let names: Vec<&String> = open.iter().map(|column| &table.columns[*column]).collect();
         let sentence = match (open.len() < missing, names.len()) {
@@ -109,35 +109,35 @@ pub(super) fn axes(wish: &Wish, options: &[&str]) -> Result<Vec<usize>> {
         };
         return Err(Fault::request(sentence).hint(hint).into());
     }
-    match (wish.axes[0], found.pop()) {
+    match (wish.axes[0], axes.pop()) {
         // `--y` alone was named.
-        (None, Some(second)) => found.extend([open[0], second]),
-        (_, first) => found.extend(first.into_iter().chain(open)),
+        (None, Some(second)) => axes.extend([open[0], second]),
+        (_, first) => axes.extend(first.into_iter().chain(open)),
     }
-    Ok(found)
+    Ok(axes)
 }
 
 /// The values of an axis in the order of a picture: numbers in ascending order, anything else as trials have it.
 pub(super) fn values(settings: &Settings, column: usize) -> Vec<Value> {
-    let mut all: Vec<Value> = Vec::new();
+    let mut values: Vec<Value> = Vec::new();
     for setting in &settings.list {
         if let Some((_, value)) = setting.values.iter().find(|(known, _)| *known == column)
-            && !all.contains(value)
+            && !values.contains(value)
         {
-            all.push(value.clone());
+            values.push(value.clone());
         }
     }
-    if all.iter().all(Value::is_number) {
+    if values.iter().all(Value::is_number) {
         let number = |value: &Value| json_float(value).unwrap_or(0.0);
-        all.sort_by(|a, b| number(a).total_cmp(&number(b)));
+        values.sort_by(|a, b| number(a).total_cmp(&number(b)));
     }
-    all
+    values
 }
 
 /// The value of a setting on an axis.
 pub(super) fn value(setting: &Setting, column: usize) -> &Value {
-    let found = setting.values.iter().find(|(known, _)| *known == column);
-    found.map_or(&Value::Null, |(_, value)| value)
+    let pair = setting.values.iter().find(|(known, _)| *known == column);
+    pair.map_or(&Value::Null, |(_, value)| value)
 }
 
 /// Settings by these columns, each with its finite numbers.
@@ -186,20 +186,20 @@ impl Grouped {
     /// What is averaged over and what was left out, for a caption.
     pub(super) fn caption(&self, table: &Table, means: bool) -> Vec<String> {
         let mut caption = Vec::new();
-        let over: Vec<&String> =
+        let averaged_over: Vec<&String> =
             self.settings.over.iter().map(|over| &table.columns[over.column]).collect();
-        if means && !over.is_empty() {
-            caption.push(format!("averaged over {}", ticked(&over)));
+        if means && !averaged_over.is_empty() {
+            caption.push(format!("averaged over {}", ticked(&averaged_over)));
         }
-        let mut left = analysis::Left::default();
-        self.observed.iter().for_each(|one| left.add(one.left));
-        let mut said = left.words();
+        let mut left_out = analysis::Left::default();
+        self.observed.iter().for_each(|one| left_out.add(one.left));
+        let mut reasons = left_out.words();
         if self.infinite > 0 {
             let n = words::thousands(self.infinite as u64);
-            said.push(format!("{n} infinite or beyond 1e300"));
+            reasons.push(format!("{n} infinite or beyond 1e300"));
         }
-        if !said.is_empty() {
-            caption.push(format!("left out: {}", said.join(", ")));
+        if !reasons.is_empty() {
+            caption.push(format!("left out: {}", reasons.join(", ")));
         }
         caption
     }

@@ -41,16 +41,16 @@ pub(crate) fn heatmap(wish: &Wish) -> Result<Figure> {
         cells.iter().map(|row| row.iter().map(of).collect()).collect()
     };
     let rows = means(Cell::mean);
-    let all = || rows.iter().flatten().flatten().copied();
+    let all_values = || rows.iter().flatten().flatten().copied();
     if wish.log[1] {
-        groups::check_log(wish.metric, "--log-y", all())?;
+        groups::check_log(wish.metric, "--log-y", all_values())?;
     }
     let counts = cells.iter().flatten().map(|cell| cell.values.len());
     let mut caption = vec![format!("mean of {}", counted(counts))];
     caption.extend(along.iter().filter_map(|along| along.note.clone()));
     caption.extend(grouped.caption(table, true));
-    let whole = means(|cell| cell.mean().filter(|_| !cell.lacks_some));
-    let best = wish.goal.and_then(|goal| best(&whole, goal));
+    let complete_means = means(|cell| cell.mean().filter(|_| !cell.lacks_some));
+    let best = wish.goal.and_then(|goal| best(&complete_means, goal));
     if let Some((x, y)) = best {
         let words = [(0, x), (1, y)]
             .map(|(i, at)| format!("{}={}", table.columns[axes[i]], along[i].words[at]));
@@ -59,7 +59,7 @@ pub(crate) fn heatmap(wish: &Wish) -> Result<Figure> {
     if rows.iter().flatten().any(Option::is_none) {
         caption.push("empty cells have no finished trial".to_owned());
     }
-    let scale = Scale::of(all(), wish.log[1], false);
+    let scale = Scale::of(all_values(), wish.log[1], false);
     let values = Axis { label: groups::of_column(wish.metric), scale };
     let words = |i: usize| Axis {
         label: groups::of_column(&table.columns[axes[i]]),
@@ -97,8 +97,8 @@ impl Along {
     fn exact(grouped: &Grouped, column: usize) -> Self {
         let values = groups::values(&grouped.settings, column);
         let words = values.iter().map(groups::labels(&grouped.settings, column)).collect();
-        let place = |setting| values.iter().position(|v| v == groups::value(setting, column));
-        let places = grouped.settings.list.iter().map(|setting| place(setting).unwrap_or(0));
+        let place_of = |setting| values.iter().position(|v| v == groups::value(setting, column));
+        let places = grouped.settings.list.iter().map(|setting| place_of(setting).unwrap_or(0));
         Self { words, places: places.collect(), note: None }
     }
 

@@ -75,24 +75,24 @@ impl Band {
             let (mean, ends) = self.of(&logarithms, false, None);
             // A number is itself, without what a logarithm rounds.
             let is_one = sample.iter().all(|value| *value == sample[0]);
-            let mean = if is_one { crate::stats::mean(sample) } else { mean.exp() };
-            return (mean, ends.map(|ends| ends.map(f64::exp)));
+            let geometric_mean = if is_one { crate::stats::mean(sample) } else { mean.exp() };
+            return (geometric_mean, ends.map(|ends| ends.map(f64::exp)));
         }
-        let mean = crate::stats::mean(sample);
+        let sample_mean = crate::stats::mean(sample);
         let ends = match self {
             _ if sample.len() < 2 => None,
             Self::Sd => {
                 let sd = crate::stats::sd(sample);
-                Some([mean - sd, mean + sd])
+                Some([sample_mean - sd, sample_mean + sd])
             }
-            Self::Ci => Bounded::keep(bounds, mean, crate::stats::of_mean(sample)),
+            Self::Ci => Bounded::keep(bounds, sample_mean, crate::stats::of_mean(sample)),
             Self::Range => {
                 let least = sample.iter().copied().fold(f64::INFINITY, f64::min);
                 Some([least, sample.iter().copied().fold(f64::NEG_INFINITY, f64::max)])
             }
             Self::None => None,
         };
-        (mean, ends)
+        (sample_mean, ends)
     }
 
     /// What it is, for a caption.
@@ -189,10 +189,10 @@ impl Sample {
 
     /// The number below which this part of the sample is.
     pub(crate) fn quantile(&self, part: f64) -> f64 {
-        let place = part * (self.values.len().saturating_sub(1)) as f64;
-        let (below, above) = (place.floor() as usize, place.ceil() as usize);
-        let at = |i: usize| self.values.get(i).copied().unwrap_or(f64::NAN);
-        at(below) + (at(above) - at(below)) * (place - place.floor())
+        let position = part * (self.values.len().saturating_sub(1)) as f64;
+        let (below, above) = (position.floor() as usize, position.ceil() as usize);
+        let value_at = |i: usize| self.values.get(i).copied().unwrap_or(f64::NAN);
+        value_at(below) + (value_at(above) - value_at(below)) * (position - position.floor())
     }
 }
 

@@ -23,9 +23,9 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
     let table = wish.table;
     table.metric(wish.metric)?;
     let axis = groups::axes(wish, &["--x"])?[0];
-    let by: Vec<usize> =
+    let by_columns: Vec<usize> =
         wish.by.iter().map(|name| analysis::column(table, name)).collect::<Result<_>>()?;
-    let grouped = Grouped::of(wish, &[&[axis], &by[..]].concat())?;
+    let grouped = Grouped::of(wish, &[&[axis], &by_columns[..]].concat())?;
     let name = &table.columns[axis];
     let number = |value: &Value| json_float(value).filter(|n| value.is_number() && *n > 0.0);
     let settings = &grouped.settings.list;
@@ -40,7 +40,7 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
     }
     let mut keys: Vec<Vec<Value>> = Vec::new();
     let key = |at: usize| -> Vec<Value> {
-        by.iter().map(|column| groups::value(&settings[at], *column).clone()).collect()
+        by_columns.iter().map(|column| groups::value(&settings[at], *column).clone()).collect()
     };
     for at in (0..settings.len()).filter(|at| !grouped.observed[*at].values.is_empty()) {
         if !keys.contains(&key(at)) {
@@ -55,7 +55,7 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
     let positive = grouped.observed.iter().flat_map(|one| &one.values).all(|value| *value > 0.0);
     let mut lines = Vec::new();
     let labels: Vec<_> =
-        by.iter().map(|column| groups::labels(&grouped.settings, *column)).collect();
+        by_columns.iter().map(|column| groups::labels(&grouped.settings, *column)).collect();
     for (colour, own) in keys.iter().enumerate() {
         let mut points: Vec<Point> = Vec::new();
         for at in (0..settings.len()).filter(|at| key(*at) == *own) {
@@ -69,7 +69,7 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
             }
         }
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        let names: Vec<&str> = by.iter().map(|column| &*table.columns[*column]).collect();
+        let names: Vec<&str> = by_columns.iter().map(|column| &*table.columns[*column]).collect();
         let values: Vec<String> =
             own.iter().zip(&labels).map(|(value, label)| label(value)).collect();
         let label = line_label(&names, &values);
@@ -102,7 +102,7 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
     if !positive {
         caption.push(format!("`{}` has values of 0 and less: its axis is linear", wish.metric));
     }
-    let legend = match by[..] {
+    let legend = match by_columns[..] {
         [column] if !is_time => Some(groups::label(&table.columns[column])),
         _ => None,
     };
@@ -142,12 +142,12 @@ fn efficiency(lines: &[Line], axis: &str) -> Vec<String> {
         .iter()
         .filter_map(|line| {
             let (first, last) = (line.points.first()?, line.points.last()?);
-            let part = first.y * first.x / (last.y * last.x);
+            let efficiency = first.y * first.x / (last.y * last.x);
             (first.x < last.x).then(|| {
                 let whose =
                     if lines.len() > 1 { format!("{}: ", line.label) } else { String::new() };
                 let (from, to) = (figures(first.x, 6), figures(last.x, 6));
-                format!("{whose}efficiency from {axis} {from} to {to}: {:.0} %", part * 100.0)
+                format!("{whose}efficiency from {axis} {from} to {to}: {:.0} %", efficiency * 100.0)
             })
         })
         .collect()

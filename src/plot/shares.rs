@@ -59,12 +59,12 @@ pub(crate) fn shares(wish: &Wish) -> Result<Figure> {
     }
     caption.push(effects.rest());
     caption.extend(grouped.caption(table, true));
-    let most = bars.iter().map(|(value, ends)| ends.map_or(*value, |e| e[1].max(*value)));
-    let most = most.fold(0.0, f64::max).max(1.0);
+    let upper_ends = bars.iter().map(|(value, ends)| ends.map_or(*value, |e| e[1].max(*value)));
+    let greatest = upper_ends.fold(0.0, f64::max).max(1.0);
     let label = format!("part of the variance of {} (%)", groups::label(wish.metric));
     Ok(Figure {
         title: None,
-        x: Axis { label, scale: Scale::Linear(0.0, most * 1.03) },
+        x: Axis { label, scale: Scale::Linear(0.0, greatest * 1.03) },
         y: Axis { label: String::new(), scale: Scale::Words(words) },
         body: Body::Bars(bars),
         caption,

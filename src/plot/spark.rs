@@ -26,8 +26,8 @@ pub(crate) fn spark(values: &[f64], width: usize) -> Option<String> {
             .iter()
             .map(|mean| match greatest > least {
                 true => {
-                    let part = (mean - least) / (greatest - least);
-                    BLOCKS[((part * BLOCKS.len() as f64) as usize).min(BLOCKS.len() - 1)]
+                    let height = (mean - least) / (greatest - least);
+                    BLOCKS[((height * BLOCKS.len() as f64) as usize).min(BLOCKS.len() - 1)]
                 }
                 // What never changes is in the middle.
                 false => BLOCKS[3],

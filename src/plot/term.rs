@@ -157,24 +157,24 @@ fn colour_of(look: Look) -> Color {
 fn curves(figure: &Figure, lines: &[Line], legend: Option<&str>, room: Room) -> String {
     let rows = room.height.max(6);
     let ticks = figure.y.scale.ticks((rows / 3).clamp(2, 6));
-    let left = ticks.iter().map(|tick| tick.label.width()).max().unwrap_or(0).min(LABEL) + 1;
-    let width = room.width.saturating_sub(left + 2).max(LEAST);
+    let margin_left = ticks.iter().map(|tick| tick.label.width()).max().unwrap_or(0).min(LABEL) + 1;
+    let width = room.width.saturating_sub(margin_left + 2).max(LEAST);
     let shown: Vec<&Line> = lines.iter().filter(|line| colour_number(line).is_some()).collect();
     let entries = if shown.len() > 1 { shown.len() } else { 0 };
-    let mut page = Page::new(left + width + 2, rows + 4 + entries);
+    let mut page = Page::new(margin_left + width + 2, rows + 4 + entries);
     page.write(0, 0, &named(&figure.y), Style::new());
     for y in 0..rows {
-        page.write(left, y + 1, "│", Style::new());
+        page.write(margin_left, y + 1, "│", Style::new());
     }
     for tick in &ticks {
         let y = row(tick.place, rows);
         if !tick.label.is_empty() {
-            page.write_before(left, y + 1, &tick.label);
-            page.write(left, y + 1, "┤", Style::new());
+            page.write_before(margin_left, y + 1, &tick.label);
+            page.write(margin_left, y + 1, "┤", Style::new());
         }
     }
-    let place = |x: f64, y: f64| (figure.x.scale.place(x), figure.y.scale.place(y));
-    let area = Rect { x: left as u16 + 1, y: 1, width: width as u16, height: rows as u16 };
+    let position = |x: f64, y: f64| (figure.x.scale.place(x), figure.y.scale.place(y));
+    let area = Rect { x: margin_left as u16 + 1, y: 1, width: width as u16, height: rows as u16 };
     let canvas =
         Canvas::default().marker(Marker::Braille).x_bounds([0.0, 1.0]).y_bounds([0.0, 1.0]).paint(
             |context| {
@@ -186,12 +186,12 @@ fn curves(figure: &Figure, lines: &[Line], legend: Option<&str>, room: Room) -> 
                     let color = colour_of(line.look);
                     for two in line.points.windows(2) {
                         let ((x1, y1), (x2, y2)) =
-                            (place(two[0].x, two[0].y), place(two[1].x, two[1].y));
+                            (position(two[0].x, two[0].y), position(two[1].x, two[1].y));
                         match line.look {
                             Look::Ideal => {
                                 let dot = |i: u32| {
-                                    let part = f64::from(i) / 40.0;
-                                    (x1 + (x2 - x1) * part, y1 + (y2 - y1) * part)
+                                    let step = f64::from(i) / 40.0;
+                                    (x1 + (x2 - x1) * step, y1 + (y2 - y1) * step)
                                 };
                                 let dots: Vec<(f64, f64)> = (0..=40).map(dot).collect();
                                 context.draw(&Points { coords: &dots, color });
@@ -200,7 +200,7 @@ fn curves(figure: &Figure, lines: &[Line], legend: Option<&str>, room: Room) -> 
                         }
                     }
                     if line.points.len() == 1 {
-                        let (x, y) = place(line.points[0].x, line.points[0].y);
+                        let (x, y) = position(line.points[0].x, line.points[0].y);
                         context.draw(&Points { coords: &[(x, y)], color });
                     }
                 }
@@ -208,31 +208,31 @@ fn curves(figure: &Figure, lines: &[Line], legend: Option<&str>, room: Room) -> 
         );
     canvas.render(area.intersection(page.cells.area), &mut page.cells);
     if entries > 0 {
-        let mut taken = Vec::new();
+        let mut used_rows = Vec::new();
         for line in &shown {
             let (Some(last), Some(number)) = (line.points.last(), colour_number(line)) else {
                 continue;
             };
-            let (x, y) = place(last.x, last.y);
+            let (x, y) = position(last.x, last.y);
             let x = ((x * width as f64) as usize).min(width - 1);
-            let y = free(row(y, rows), rows, &taken, x);
-            taken.push((x, y));
+            let y = free(row(y, rows), rows, &used_rows, x);
+            used_rows.push((x, y));
             page.write(
-                left + 2 + x,
+                margin_left + 2 + x,
                 y + 1,
                 &letter(number).to_string(),
                 style(colour_of(line.look)),
             );
         }
     }
-    bottom(&mut page, &figure.x, left, width, rows + 1);
+    bottom(&mut page, &figure.x, margin_left, width, rows + 1);
     if entries > 0 {
         for (at, line) in shown.iter().enumerate() {
             let Some(number) = colour_number(line) else { continue };
-            let what = legend.map_or_else(String::new, |name| format!("{name} = "));
+            let legend_name = legend.map_or_else(String::new, |name| format!("{name} = "));
             let y = rows + 4 + at;
-            page.write(left, y, &letter(number).to_string(), style(colour_of(line.look)));
-            page.write(left + 2, y, &format!("{what}{}", line.label), Style::new());
+            page.write(margin_left, y, &letter(number).to_string(), style(colour_of(line.look)));
+            page.write(margin_left + 2, y, &format!("{legend_name}{}", line.label), Style::new());
         }
     }
     let mut text = page.text(room.colour);
@@ -268,17 +268,18 @@ fn bottom(page: &mut Page, axis: &Axis, left: usize, width: usize, y: usize) {
     page.write(left, y, &format!("└{}", "─".repeat(width)), Style::new());
     let mut end = 0;
     for tick in axis.scale.ticks((width / 10).clamp(2, 10)) {
-        let at = left + 1 + ((tick.place.clamp(0.0, 1.0) * width as f64) as usize).min(width - 1);
+        let tick_column =
+            left + 1 + ((tick.place.clamp(0.0, 1.0) * width as f64) as usize).min(width - 1);
         if tick.label.is_empty() {
             continue;
         }
-        let from = at.saturating_sub(tick.label.width() / 2);
-        if from < end {
+        let label_start = tick_column.saturating_sub(tick.label.width() / 2);
+        if label_start < end {
             continue;
         }
-        page.write(at, y, "┬", Style::new());
-        page.write(from, y + 1, &tick.label, Style::new());
-        end = from + tick.label.width() + 1;
+        page.write(tick_column, y, "┬", Style::new());
+        page.write(label_start, y + 1, &tick.label, Style::new());
+        end = label_start + tick.label.width() + 1;
     }
     let name = named(axis);
     page.write((left + 1 + width).saturating_sub(name.width()), y + 2, &name, Style::new());
@@ -301,52 +302,54 @@ fn cells(
 ) -> String {
     let (columns, widest) = words(&figure.x);
     let (names, _) = words(&figure.y);
-    let left = names
+    let widest_label = names
         .iter()
         .map(|n| n.width())
         .chain([figure.y.label.width(), figure.x.label.width()])
         .max();
-    let left = left.unwrap_or(0) + 2;
+    let margin_left = widest_label.unwrap_or(0) + 2;
     let unit = 10f64.powi(values.scale.exponent());
-    let all = || rows.iter().flatten().flatten().copied();
-    let enough = digits_between(all().map(|value| value / unit));
+    let all_values = || rows.iter().flatten().flatten().copied();
+    let enough = digits_between(all_values().map(|value| value / unit));
     let text = |value: f64| digits(value / unit, enough);
-    let numbers = all().map(|value| text(value).width());
+    let numbers = all_values().map(|value| text(value).width());
     // Two letters of shade, the number, a mark and a space; without the number where there is no room.
     let wide = numbers.chain([widest.saturating_sub(3)]).max().unwrap_or(0) + 6;
-    let is_narrow = left + wide * columns.len() > room.width;
+    let is_narrow = margin_left + wide * columns.len() > room.width;
     let cell = if is_narrow { 4 } else { wide };
-    let mut page = Page::new(left + cell * columns.len(), rows.len() + 2);
+    let mut page = Page::new(margin_left + cell * columns.len(), rows.len() + 2);
     page.write(0, 0, &figure.y.label, Style::new());
     for (y, row) in rows.iter().rev().enumerate() {
         if let Some(name) = names.get(rows.len() - 1 - y) {
-            page.write_before(left - 2, y + 1, name);
+            page.write_before(margin_left - 2, y + 1, name);
         }
         for (x, value) in row.iter().enumerate() {
             let Some(value) = value else { continue };
-            let place = values.scale.place(*value).clamp(0.0, 1.0);
-            let shade = SHADES[((place * SHADES.len() as f64) as usize).min(SHADES.len() - 1)];
+            let position = values.scale.place(*value).clamp(0.0, 1.0);
+            let shade = SHADES[((position * SHADES.len() as f64) as usize).min(SHADES.len() - 1)];
             let mark = if best == Some((x, rows.len() - 1 - y)) { "*" } else { "" };
             let cell_text = match is_narrow {
                 true => format!("{shade}{shade}{mark}"),
                 false => format!("{shade}{shade} {}{mark}", text(*value)),
             };
-            page.write(left + x * cell, y + 1, &cell_text, Style::new());
+            page.write(margin_left + x * cell, y + 1, &cell_text, Style::new());
         }
     }
-    page.write_before(left - 2, rows.len() + 1, &figure.x.label);
+    page.write_before(margin_left - 2, rows.len() + 1, &figure.x.label);
     let mut end = 0;
     for (x, name) in columns.iter().enumerate() {
         // Those are left out that have no room beside the one before.
-        let from = left + x * cell;
-        if from >= end {
-            page.write(from, rows.len() + 1, name, Style::new());
-            end = from + name.width() + 1;
+        let label_start = margin_left + x * cell;
+        if label_start >= end {
+            page.write(label_start, rows.len() + 1, name, Style::new());
+            end = label_start + name.width() + 1;
         }
     }
     let mut out = page.text(false);
-    let (least, greatest) =
-        (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+    let (least, greatest) = (
+        all_values().fold(f64::INFINITY, f64::min),
+        all_values().fold(f64::NEG_INFINITY, f64::max),
+    );
     out.push_str(&format!(
         "{}, from {} (light) to {} (dark){}\n",
         named(values),
@@ -359,17 +362,17 @@ fn cells(
 
 fn boxes(figure: &Figure, samples: &[Sample], room: Room) -> String {
     let (names, widest) = words(&figure.x);
-    let left = widest.max(figure.x.label.width().min(LABEL)) + 1;
+    let margin_left = widest.max(figure.x.label.width().min(LABEL)) + 1;
     let counts = samples.iter().map(|s| s.values.len().to_string().len()).max().unwrap_or(1) + 4;
-    let width = room.width.saturating_sub(left + counts + 3).max(LEAST);
-    let mut page = Page::new(left + width + counts + 3, samples.len() + 4);
+    let width = room.width.saturating_sub(margin_left + counts + 3).max(LEAST);
+    let mut page = Page::new(margin_left + width + counts + 3, samples.len() + 4);
     page.write(0, 0, &figure.x.label, Style::new());
     for (at, (name, sample)) in names.iter().zip(samples).enumerate() {
         let y = at + 1;
-        page.write_before(left - 1, y, name);
-        page.write(left, y, "│", Style::new());
+        page.write_before(margin_left - 1, y, name);
+        page.write(margin_left, y, "│", Style::new());
         let column = |value: f64| {
-            left + 1 + ((figure.y.scale.place(value) * width as f64) as usize).min(width - 1)
+            margin_left + 1 + ((figure.y.scale.place(value) * width as f64) as usize).min(width - 1)
         };
         let ink = style(COLOURS[0]);
         let is_out = |value: f64| {
@@ -389,9 +392,9 @@ fn boxes(figure: &Figure, samples: &[Sample], room: Room) -> String {
         } else if sample.values.len() > 1 {
             page.write(column(sample.quantile(0.5)), y, "┃", Style::new());
         }
-        page.write(left + width + 2, y, &format!("n={}", sample.values.len()), Style::new());
+        page.write(margin_left + width + 2, y, &format!("n={}", sample.values.len()), Style::new());
     }
-    bottom(&mut page, &figure.y, left, width, samples.len() + 1);
+    bottom(&mut page, &figure.y, margin_left, width, samples.len() + 1);
     page.text(room.colour)
 }
 
@@ -400,11 +403,11 @@ fn bars(figure: &Figure, all: &[(f64, Option<[f64; 2]>)], room: Room) -> String 
     let width = room.width.saturating_sub(left + 30).max(LEAST);
     let mut page = Page::new(left + width + 30, all.len() + 1);
     page.write(0, 0, &figure.x.label, Style::new());
-    let most = all.iter().map(|(value, _)| *value).fold(0.0, f64::max).max(1e-9);
+    let greatest = all.iter().map(|(value, _)| *value).fold(0.0, f64::max).max(1e-9);
     for (at, (name, (value, ends))) in names.iter().zip(all).enumerate() {
         let y = at + 1;
         page.write_before(left, y, name);
-        let eighths = (value / most * (width * 8) as f64).round() as usize;
+        let eighths = (value / greatest * (width * 8) as f64).round() as usize;
         let mut bar = "█".repeat(eighths / 8);
         if !eighths.is_multiple_of(8) {
             bar.push(EIGHTHS[eighths % 8 - 1]);

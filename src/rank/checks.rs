@@ -19,8 +19,8 @@ type Vars = BTreeMap<String, String>;
 /// ones are children that a task of the step started itself, and are believed. Otherwise they are
 /// left over, and either choice would be a guess.
 pub(super) fn torch_beside_step(vars: &Vars, found: &mut Vec<Row>) -> Result<(), Fault> {
-    let place = |launcher| found.iter().position(|row: &Row| row.launcher == launcher);
-    let (Some(step), Some(torch)) = (place(Launcher::SlurmStep), place(Launcher::TorchVariables))
+    let row_of = |launcher| found.iter().position(|row: &Row| row.launcher == launcher);
+    let (Some(step), Some(torch)) = (row_of(Launcher::SlurmStep), row_of(Launcher::TorchVariables))
     else {
         return Ok(());
     };
@@ -43,10 +43,11 @@ pub(super) fn torch_beside_step(vars: &Vars, found: &mut Vec<Row>) -> Result<(),
         found.insert(0, child);
         return Ok(());
     }
-    let seen = |name: &str| text(vars, name).map(|value| format!("{name}={value}"));
+    let setting = |name: &str| text(vars, name).map(|value| format!("{name}={value}"));
     let names = ["RANK", "WORLD_SIZE", "LOCAL_RANK"];
     let slurm = ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"];
-    let line = |names: &[&str]| names.iter().filter_map(|n| seen(n)).collect::<Vec<_>>().join(" ");
+    let line =
+        |names: &[&str]| names.iter().filter_map(|n| setting(n)).collect::<Vec<_>>().join(" ");
     Err(Fault::request("`RANK` and `WORLD_SIZE` contradict the Slurm step that this process is in")
         .at(format!("{}\n{}", line(&names), line(&slurm)))
         .hint(
@@ -62,9 +63,9 @@ pub(super) fn local_size_of_prrte(vars: &Vars, pbs_nodefile: Option<&str>, row: 
     if text(vars, "PRTE_LAUNCHED").is_none() {
         return;
     }
-    let own = pbs_nodefile.and_then(|nodefile| places_here(vars, nodefile, row.world_size?));
+    let size_here = pbs_nodefile.and_then(|nodefile| places_here(vars, nodefile, row.world_size?));
     let (rank, told) = (row.local_rank, row.local_size);
-    row.local_size = own.or(told).filter(|&size| rank.is_none_or(|rank| rank < size));
+    row.local_size = size_here.or(told).filter(|&size| rank.is_none_or(|rank| rank < size));
 }
 
 /// The lines of a node file that are this host's, if there is one for each rank.
@@ -80,8 +81,8 @@ fn places_here(vars: &Vars, nodefile: &str, world: u32) -> Option<u32> {
         }
     }
     let number: usize = text(vars, "PBS_NODENUM")?.parse().ok()?;
-    let own = hosts.get(number)?;
-    u32::try_from(lines.iter().filter(|line| *line == own).count()).ok()
+    let own_host = hosts.get(number)?;
+    u32::try_from(lines.iter().filter(|line| *line == own_host).count()).ok()
 }
 
 /// Warns of rows that contradict the believed one, unless that is how things are.
@@ -112,8 +113,8 @@ pub(super) fn disagreements(row: &Row, others: &[(Row, bool)], warnings: &mut Ve
 }
 
 fn said(row: &Row) -> String {
-    let of = row.world_size.map_or(String::new(), |size| format!(" of {size}"));
-    format!("rank {}{of}", row.rank)
+    let of_world = row.world_size.map_or(String::new(), |size| format!(" of {size}"));
+    format!("rank {}{of_world}", row.rank)
 }
 
 fn is_usual(row: &Row, other: &Row, others: &[(Row, bool)]) -> bool {
@@ -141,12 +142,12 @@ pub(super) fn forgotten_launcher(vars: &Vars, pbs_nodefile: Option<&str>, rank: 
     let value = text(vars, variable).unwrap_or_default().to_owned();
     rank.evidence.push((variable.to_owned(), value));
     if let Some(tasks) = tasks.filter(|n| *n != Tasks(1) && *n != Nodes(1)) {
-        let what = match tasks {
+        let allocated = match tasks {
             Tasks(n) => count(n, "task"),
             Nodes(n) => count(n, "node"),
         };
         rank.warnings.push(Warning::new(
-            format!("allocation has {what}, but no launcher started me"),
+            format!("allocation has {allocated}, but no launcher started me"),
             format!(
                 "did you forget {start}? Without it this process works alone as rank 0 of 1; \
                  `{start} ... hpcsweep worker` starts all ranks{}",
@@ -260,9 +261,9 @@ fn foreign_job(vars: &Vars, hostname: &str, rank: &Rank) -> Option<Warning> {
         return None;
     }
     let short = |host: &str| host.split('.').next().unwrap_or_default().to_ascii_lowercase();
-    let here = short(hostname);
+    let own_host = short(hostname);
     let hosts = hostlist::expand(list).ok()?;
-    if here.is_empty() || hosts.iter().any(|host| short(host) == here) {
+    if own_host.is_empty() || hosts.iter().any(|host| short(host) == own_host) {
         return None;
     }
     let job = text(vars, "SLURM_JOB_ID").unwrap_or("?");

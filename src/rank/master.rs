@@ -11,7 +11,7 @@ use crate::hostlist;
 ///
 /// Unknown values are left out.
 pub fn torch_env(rank: &Rank, master_addr: &str, master_port: u16) -> Vec<(&'static str, String)> {
-    let known = [
+    let numbers = [
         ("RANK", Some(rank.rank)),
         ("WORLD_SIZE", rank.world_size),
         ("LOCAL_RANK", rank.local_rank),
@@ -22,7 +22,7 @@ pub fn torch_env(rank: &Rank, master_addr: &str, master_port: u16) -> Vec<(&'sta
         ("ROLE_WORLD_SIZE", rank.world_size),
     ];
     let mut vars: Vec<_> =
-        known.into_iter().filter_map(|(name, n)| Some((name, n?.to_string()))).collect();
+        numbers.into_iter().filter_map(|(name, n)| Some((name, n?.to_string()))).collect();
     vars.push(("MASTER_ADDR", master_addr.to_owned()));
     vars.push(("MASTER_PORT", master_port.to_string()));
     vars
@@ -45,8 +45,8 @@ pub fn head_host(vars: &BTreeMap<String, String>) -> Result<Option<String>, Faul
 
 /// Whether ranks follow a host file (srun(1), `SLURM_HOSTFILE` and `--distribution=arbitrary`).
 pub(super) fn is_arbitrary(vars: &BTreeMap<String, String>) -> bool {
-    let how = text(vars, "SLURM_DISTRIBUTION").unwrap_or_default();
-    how.to_ascii_lowercase().starts_with("arb") || text(vars, "SLURM_HOSTFILE").is_some()
+    let distribution = text(vars, "SLURM_DISTRIBUTION").unwrap_or_default();
+    distribution.to_ascii_lowercase().starts_with("arb") || text(vars, "SLURM_HOSTFILE").is_some()
 }
 
 /// Linux's own range, for when the file is unreadable (`Documentation/networking/ip-sysctl.rst`).

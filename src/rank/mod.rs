@@ -160,14 +160,14 @@ fn from_rows(
     hostname: &str,
     pbs_nodefile: Option<&str>,
 ) -> Result<Rank, Fault> {
-    let mut found: Vec<rows::Row> = Vec::new();
+    let mut found_rows: Vec<rows::Row> = Vec::new();
     let mut warnings = Vec::new();
     for detect in rows::TABLE {
         match detect(vars) {
-            Ok(Some(row)) => found.push(row),
+            Ok(Some(row)) => found_rows.push(row),
             Ok(None) => {}
             // Only what is believed must be right; what is merely lying about is mentioned.
-            Err(fault) if found.is_empty() => return Err(fault),
+            Err(fault) if found_rows.is_empty() => return Err(fault),
             Err(fault) => warnings.push(Warning::new(
                 format!("{}; these variables are ignored", fault.sentence),
                 "unset them if another job or launcher left them behind",
@@ -175,12 +175,12 @@ fn from_rows(
         }
     }
     // torchrun's own RANK and WORLD_SIZE are row 1, not a second opinion.
-    if found.first().is_some_and(|row| row.launcher == Launcher::Torchrun) {
-        found.retain(|row| row.launcher != Launcher::TorchVariables);
+    if found_rows.first().is_some_and(|row| row.launcher == Launcher::Torchrun) {
+        found_rows.retain(|row| row.launcher != Launcher::TorchVariables);
     }
-    checks::torch_beside_step(vars, &mut found)?;
+    checks::torch_beside_step(vars, &mut found_rows)?;
 
-    let mut rows = found.into_iter();
+    let mut rows = found_rows.into_iter();
     let Some(mut row) = rows.next() else {
         let mut rank = rows::nobody().into_rank();
         rank.warnings = warnings;
@@ -192,7 +192,7 @@ fn from_rows(
         checks::local_size_of_prrte(vars, pbs_nodefile, &mut row);
     }
     row.check()?;
-    let mut others = Vec::new();
+    let mut compared_rows = Vec::new();
     for other in rows {
         if let Err(fault) = other.check() {
             warnings.push(Warning::new(
@@ -205,11 +205,11 @@ fn from_rows(
         if agrees {
             row.fill_from(&other);
         }
-        others.push((other, agrees));
+        compared_rows.push((other, agrees));
     }
-    checks::disagreements(&row, &others, &mut warnings);
+    checks::disagreements(&row, &compared_rows, &mut warnings);
     let mut rank = row.into_rank();
-    rank.others = others
+    rank.others = compared_rows
         .into_iter()
         .map(|(other, agrees)| OtherRow {
             launcher: other.launcher,

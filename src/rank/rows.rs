@@ -323,8 +323,8 @@ impl Row {
     }
 
     fn senseless(&self, what: String) -> Fault {
-        let seen: Vec<String> = self.evidence.iter().map(|(n, v)| format!("{n}={v}")).collect();
-        Fault::request(format!("{} gives {what}", self.launcher)).at(seen.join("\n")).hint(
+        let evidence: Vec<String> = self.evidence.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        Fault::request(format!("{} gives {what}", self.launcher)).at(evidence.join("\n")).hint(
             "unset these variables if another job left them behind; ranks count from 0 and are \
              below their size",
         )

@@ -123,7 +123,10 @@ pub(super) const TOLD: [&str; 22] = [
 
 /// Those of a program that its worker gives it, as JSON.
 pub(crate) fn told(vars: &BTreeMap<String, String>) -> String {
-    let known = TOLD.iter().filter_map(|name| Some((*name, vars.get(*name)?.as_str().into())));
-    serde_json::Value::Object(known.map(|(name, value)| (name.to_owned(), value)).collect())
-        .to_string()
+    let told_variables =
+        TOLD.iter().filter_map(|name| Some((*name, vars.get(*name)?.as_str().into())));
+    serde_json::Value::Object(
+        told_variables.map(|(name, value)| (name.to_owned(), value)).collect(),
+    )
+    .to_string()
 }

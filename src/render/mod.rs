@@ -35,19 +35,19 @@ impl Templates {
     /// When the folder does not exist, has no template, or one of them is not valid.
     pub fn load(folder: Option<&Path>) -> Result<Self> {
         let mut sources = BTreeMap::new();
-        let mut own = 0;
+        let mut n_own_templates = 0;
         for (name, text) in EMBEDDED {
             let mut source = (PathBuf::from(name), (*text).to_owned());
             if let Some(folder) = folder {
                 let path = folder.join(name);
                 if let Some(text) = disk::read_if_there(&path)? {
                     source = (path, text);
-                    own += 1;
+                    n_own_templates += 1;
                 }
             }
             sources.insert((*name).to_owned(), source);
         }
-        if let (Some(folder), 0) = (folder, own) {
+        if let (Some(folder), 0) = (folder, n_own_templates) {
             let sentence = format!("the folder `{}` holds no template", folder.display());
             return Err(Fault::request(sentence)
                 .hint(format!("write them there: `hpcsweep templates export {}`", folder.display()))
@@ -83,12 +83,12 @@ impl Templates {
                 .engine
                 .get_template_variables(name)
                 .map_err(|e| fault(path, &e.to_string()))?;
-            let known = context::names(name);
+            let defined_names = context::names(name);
             let mut unknown: Vec<&str> =
-                used.into_iter().filter(|used| !known.contains(used)).collect();
+                used.into_iter().filter(|used| !defined_names.contains(used)).collect();
             unknown.sort_unstable();
             if let Some(unknown) = unknown.first() {
-                return Err(unknown_name(path, text, unknown, known).into());
+                return Err(unknown_name(path, text, unknown, defined_names).into());
             }
         }
         Ok(())
@@ -153,12 +153,13 @@ fn unknown_name(path: &Path, text: &str, name: &str, known: &[&str]) -> Fault {
         line.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name)
             && (line.contains("{{") || line.contains("{%"))
     };
-    let place = text.lines().enumerate().find(|(_, line)| holds(line));
-    let place = place.map_or_else(
+    let line_found = text.lines().enumerate().find(|(_, line)| holds(line));
+    let template_place = line_found.map_or_else(
         || path.display().to_string(),
         |(i, line)| format!("{}:{}: {}", path.display(), i + 1, line.trim()),
     );
-    let fault = Fault::request(format!("template uses `{name}`, which is not defined")).at(place);
+    let fault =
+        Fault::request(format!("template uses `{name}`, which is not defined")).at(template_place);
     fault.hint(words::suggestion(name, known, "known names:"))
 }
 
@@ -168,9 +169,9 @@ fn fault(path: &Path, report: &str) -> Fault {
     let shown = path.display().to_string();
     let report = if shown == name { report.to_owned() } else { report.replace(&name, &shown) };
     let mut lines = report.trim().lines();
-    let first =
+    let first_line =
         lines.next().unwrap_or("it cannot be rendered").trim().trim_start_matches("error: ");
-    let fault = Fault::request(format!("template `{shown}`: {first}"));
-    let rest: Vec<&str> = lines.collect();
-    if rest.is_empty() { fault } else { fault.at(rest.join("\n")) }
+    let fault = Fault::request(format!("template `{shown}`: {first_line}"));
+    let further_lines: Vec<&str> = lines.collect();
+    if further_lines.is_empty() { fault } else { fault.at(further_lines.join("\n")) }
 }

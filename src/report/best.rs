@@ -89,9 +89,9 @@ fn left_out(left: Left, infinite: usize, metric: &str) -> String {
         (left.nan, format!("{} in which {metric} is not a number", trials(left.nan))),
         (infinite, format!("{} in which it is infinite", words::count(infinite as u64, "setting"))),
     ];
-    let said: Vec<String> =
+    let reasons: Vec<String> =
         parts.into_iter().filter(|(n, _)| *n > 0).map(|(_, words)| words).collect();
-    if said.is_empty() { String::new() } else { format!(" Left out: {}.", said.join(", ")) }
+    if reasons.is_empty() { String::new() } else { format!(" Left out: {}.", reasons.join(", ")) }
 }
 
 /// The columns that are averaged over.
@@ -163,18 +163,22 @@ const PAIRS: usize = 5;
 /// The effects of the parameters; none if too little is known to tell.
 pub(super) fn effects(table: &Table, metric: Option<&Metric>, settings: &Settings) -> Effects {
     let Some(metric) = metric else { return Effects::default() };
-    let all = &settings.list;
-    let rows: usize = all.iter().map(|setting| setting.rows.len()).sum();
-    let most = if rows > MOST { (all.len() * MOST / rows).max(1) } else { all.len() };
-    let list = stats::drawn(all.len(), most).into_iter().map(|place| all[place].clone()).collect();
+    let all_settings = &settings.list;
+    let rows: usize = all_settings.iter().map(|setting| setting.rows.len()).sum();
+    let n_settings =
+        if rows > MOST { (all_settings.len() * MOST / rows).max(1) } else { all_settings.len() };
+    let list = stats::drawn(all_settings.len(), n_settings)
+        .into_iter()
+        .map(|place| all_settings[place].clone())
+        .collect();
     let few = settings.with(list);
     let Ok(found) = analysis::effects(table, &few, metric.column, goal(metric)) else {
         return Effects::default();
     };
     let name = |axis: usize| table.columns[found.axes[axis].column].clone();
     let share = |axis: usize| {
-        let own = found.terms.iter().find(|term| term.axes == [axis]);
-        own.map_or(0.0, |term| term.share.clamp(0.0, 1.0))
+        let main_effect = found.terms.iter().find(|term| term.axes == [axis]);
+        main_effect.map_or(0.0, |term| term.share.clamp(0.0, 1.0))
     };
     let label = |level: &analysis::Level| {
         let words = words::short(&level.words.replace(" .. ", " to "), 40);

@@ -56,17 +56,21 @@ const MOST: usize = 12;
 /// The cost of a sweep.
 pub(super) fn of(usage: &Report, ended: &[Attempt]) -> Cost {
     let hours = |units: &dyn Fn(&Attempt) -> u64| {
-        let all = ended.iter().map(|own| units(own) as f64 * own.duration_s / 3600.0);
-        all.sum::<f64>()
+        let unit_hours = ended.iter().map(|own| units(own) as f64 * own.duration_s / 3600.0);
+        unit_hours.sum::<f64>()
     };
     let energy = [usage.gpu_energy_j, usage.node_energy_j];
-    let all = usage.hours;
-    let all = [("core-hours", all.core), ("GiB-hours", all.gib), ("GPU-hours", all.gpu)];
+    let usage_hours = usage.hours;
+    let named_hours = [
+        ("core-hours", usage_hours.core),
+        ("GiB-hours", usage_hours.gib),
+        ("GPU-hours", usage_hours.gpu),
+    ];
     Cost {
         core_hours: hours(&|own| own.request.cores()),
         gpu_hours: hours(&|own| own.request.total_gpus()),
         energy_kwh: energy.into_iter().flatten().reduce(|a, b| a + b).map(|joules| joules / 3.6e6),
-        hours: all
+        hours: named_hours
             .into_iter()
             .filter(|(_, hours)| hours.requested > 0.0)
             .map(|(what, hours)| Used {
@@ -112,11 +116,11 @@ fn asked(shape: &Shape) -> Asked {
             shares: asked.filter(|asked| *asked > 0.0).map(share),
         })
     };
-    let whole = |n: Option<u64>| n.map(|n| n as f64);
+    let as_number = |n: Option<u64>| n.map(|n| n as f64);
     let rows = [
         row("cores", Some(shape.cores as f64), shape.busy_cores, &figure),
-        row(memory, whole(request.memory_mib), shape.memory_mib, &mib),
-        row("walltime", whole(request.walltime_s), shape.duration_s, &time),
+        row(memory, as_number(request.memory_mib), shape.memory_mib, &mib),
+        row("walltime", as_number(request.walltime_s), shape.duration_s, &time),
         row("GPUs", Some(shape.gpus as f64).filter(|n| *n > 0.0), shape.busy_gpus, &figure),
     ];
     let enough = &shape.enough;

@@ -58,12 +58,12 @@ pub(super) fn of(
     let (mut curves, mut cut) = (Vec::new(), 0);
     for setting in &best.drawn {
         let rows = rows(setting);
-        let mut all = rows
+        let mut trial_points = rows
             .iter()
             .map(|row| points::of(status, table.rows[*row].trial, along, name))
             .collect::<Result<Vec<_>>>()?;
-        cut += usize::from(points::end_together(&mut all) > 0);
-        let points = together(all.concat());
+        cut += usize::from(points::end_together(&mut trial_points) > 0);
+        let points = together(trial_points.concat());
         if points.len() > 1 {
             curves.push(Curve { label: setting.label.clone(), trials: rows.len(), points });
         }
@@ -94,16 +94,17 @@ fn together(mut all: Vec<(f64, f64)>) -> Vec<[Option<f64>; 4]> {
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     let parts: Vec<&[(f64, f64)]> = all.chunk_by(|a, b| a.0 == b.0).collect();
     let (last, kept) = (parts.len().saturating_sub(1), parts.len().min(POINTS));
-    let kept = (0..kept).map(|i| i * last / (kept - 1).max(1));
-    kept.map(|place| {
-        let part = parts[place];
-        let ys = || part.iter().map(|(_, y)| *y);
-        let mean = ys().sum::<f64>() / part.len() as f64;
-        let (least, greatest) =
-            (ys().fold(f64::INFINITY, f64::min), ys().fold(f64::NEG_INFINITY, f64::max));
-        [part[0].0, mean, least, greatest].map(rounded)
-    })
-    .collect()
+    let kept_places = (0..kept).map(|i| i * last / (kept - 1).max(1));
+    kept_places
+        .map(|place| {
+            let points = parts[place];
+            let ys = || points.iter().map(|(_, y)| *y);
+            let y_mean = ys().sum::<f64>() / points.len() as f64;
+            let (least, greatest) =
+                (ys().fold(f64::INFINITY, f64::min), ys().fold(f64::NEG_INFINITY, f64::max));
+            [points[0].0, y_mean, least, greatest].map(rounded)
+        })
+        .collect()
 }
 
 #[cfg(test)]

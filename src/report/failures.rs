@@ -39,11 +39,11 @@ pub(super) fn of(status: &Status) -> Vec<Failure> {
         .collect();
     let words = |(row, standing): (&crate::tree::table::Row, &crate::standing::Standing)| {
         // Why the chain of a skipped trial stopped is said of the trial at which it did.
-        let why = match standing.state {
+        let reason = match standing.state {
             State::Skipped => "the chain stopped before it".to_owned(),
             _ => standing.why(),
         };
-        (row.id, why)
+        (row.id, reason)
     };
     let named = status.tree.named();
     group::of(bad().map(words))

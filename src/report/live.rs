@@ -79,11 +79,11 @@ impl Live {
         self.changed.notify_all();
         let (looks, until) = (state.looks, Instant::now() + PATIENCE);
         while state.looks == looks && state.due <= Instant::now() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let time_left = until.saturating_duration_since(Instant::now());
+            if time_left.is_zero() {
                 break;
             }
-            let waited = self.changed.wait_timeout(state, left);
+            let waited = self.changed.wait_timeout(state, time_left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Arc::clone(&state.version)
@@ -96,7 +96,7 @@ impl Live {
         mut look: impl FnMut() -> Result<Option<Report>>,
         tell: impl Fn(&anyhow::Error),
     ) -> ! {
-        let mut told = String::new();
+        let mut sent_words = String::new();
         loop {
             self.wait();
             let since = Instant::now();
@@ -106,14 +106,14 @@ impl Live {
             // It may be large: readers need not wait for it.
             let version = match looked {
                 Ok(report) => {
-                    told.clear();
+                    sent_words.clear();
                     report.map(|report| Arc::new(Version::of(&report, number, self.every)))
                 }
                 Err(error) => {
                     let words = error.to_string();
-                    if words != told {
+                    if words != sent_words {
                         tell(&error);
-                        told = words;
+                        sent_words = words;
                     }
                     None
                 }
@@ -133,11 +133,11 @@ impl Live {
     fn wait(&self) {
         let mut state = self.lock();
         loop {
-            let left = state.due.saturating_duration_since(Instant::now());
-            state = match (state.is_wanted, left.is_zero()) {
+            let time_left = state.due.saturating_duration_since(Instant::now());
+            state = match (state.is_wanted, time_left.is_zero()) {
                 (true, true) => break,
                 (true, false) => {
-                    let waited = self.changed.wait_timeout(state, left);
+                    let waited = self.changed.wait_timeout(state, time_left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
                 _ => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),

@@ -81,13 +81,13 @@ impl Report {
         let (timeline, times) = timeline::of(status, spans, now);
         let origin = origin::of(status, told, now);
         let settings = Settings::of(&table, &[], &[], None)?;
-        let over = best::averaged(&settings);
+        let averaged_over = best::averaged(&settings);
         let ranking = metric.as_ref().map(|metric| best::ranking(&table, metric, &settings));
         let measured = metric.as_ref().zip(ranking.as_ref());
         let shown =
             measured.and_then(|(metric, ranking)| settings::of(&table, metric, &settings, ranking));
         let best = measured.map_or_else(best::Best::default, |(metric, ranking)| {
-            best::best(&table, metric, &over, ranking)
+            best::best(&table, metric, &averaged_over, ranking)
         });
         drop(ranking);
         let effects = best::effects(&table, metric.as_ref(), &settings);
@@ -109,18 +109,25 @@ impl Report {
             table: &table,
             data: &data,
             best: &best,
-            over: &over,
+            over: &averaged_over,
             times,
         });
         // Long values may make a page too large: it then has fewer trials.
-        let mut most = trials::MOST;
+        let mut row_limit = trials::MOST;
         let json = loop {
-            data.trials = trials::of(&table, data.metric.as_ref(), &over, &ended, &ranked, most);
+            data.trials = trials::of(
+                &table,
+                data.metric.as_ref(),
+                &averaged_over,
+                &ended,
+                &ranked,
+                row_limit,
+            );
             let json = short_json(&data)?;
-            if json.len() <= MOST_DATA || most <= 1 {
+            if json.len() <= MOST_DATA || row_limit <= 1 {
                 break json;
             }
-            most = (data.trials.shown.min(most) / 2).max(1);
+            row_limit = (data.trials.shown.min(row_limit) / 2).max(1);
         };
         Ok(Self {
             name: status.identity.name.clone(),

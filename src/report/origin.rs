@@ -67,7 +67,7 @@ impl Told {
 /// What is known of the origin of a sweep's results: from what was taken while it was read, and the records that the status
 /// has.
 pub(super) fn of(status: &Status, mut taken: Told, now: f64) -> Origin {
-    let own = &status.identity;
+    let identity = &status.identity;
     status.records.values().for_each(|record| taken.add(record));
     for row in &status.rows {
         status.records.whole(row.id).iter().for_each(|record| taken.add_code(row.id, record));
@@ -89,14 +89,14 @@ pub(super) fn of(status: &Status, mut taken: Told, now: f64) -> Origin {
         n => Some(format!("{} and {} more", status.jobs[..MOST].join(", "), n - MOST)),
     };
     let facts = [
-        ("Sweep", Some(own.name.clone())),
+        ("Sweep", Some(identity.name.clone())),
         ("Folder", Some(status.tree.dir().display().to_string())),
-        ("Created", Some(clock::local(own.created))),
+        ("Created", Some(clock::local(identity.created))),
         (
             "Report",
             Some(format!("{} by hpcsweep {}", clock::local(now), env!("CARGO_PKG_VERSION"))),
         ),
-        ("Submitted by", Some(format!("hpcsweep {}", own.version))),
+        ("Submitted by", Some(format!("hpcsweep {}", identity.version))),
         ("Workers", listed(versions)),
         ("Code", listed(code)),
         ("Interpreter", submissions(&|own| own.interpreter.clone())),
@@ -115,8 +115,8 @@ pub(super) fn of(status: &Status, mut taken: Told, now: f64) -> Origin {
 }
 
 fn damaged(status: &Status) -> String {
-    let all: Vec<String> = status.damage.iter().map(ToString::to_string).collect();
-    all.join("; ")
+    let damages: Vec<String> = status.damage.iter().map(ToString::to_string).collect();
+    damages.join("; ")
 }
 
 /// Values in words; `None` if there are none.

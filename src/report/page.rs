@@ -50,14 +50,14 @@ pub(super) fn of(name: &str, summary: &Summary, json: &str, live: Option<&Live<'
     let size = PAGE.len() + parts.iter().map(|(_, text)| text.len()).sum::<usize>();
     let mut page = String::with_capacity(size);
     // The marks stand in this order, and what was put in is not looked through again.
-    let mut rest = PAGE;
+    let mut remainder = PAGE;
     for (mark, text) in parts {
-        let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
+        let (before, after) = remainder.split_once(mark).unwrap_or((remainder, ""));
         page.push_str(before);
         page.push_str(text);
-        rest = after;
+        remainder = after;
     }
-    page.push_str(rest);
+    page.push_str(remainder);
     page.into_bytes()
 }
 

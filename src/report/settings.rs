@@ -64,8 +64,8 @@ pub(super) fn of(
     let shown = &ranking.ranked[..ranking.ranked.len().min(MOST)];
     let costs: Vec<_> =
         shown.iter().map(|one| analysis::costs(table, &settings.list[one.setting].rows)).collect();
-    let known = |at: &usize| costs.iter().any(|costs| costs[*at].is_some());
-    let known: Vec<usize> = (0..COSTS.len()).filter(known).collect();
+    let has_cost = |at: &usize| costs.iter().any(|costs| costs[*at].is_some());
+    let known_costs: Vec<usize> = (0..COSTS.len()).filter(has_cost).collect();
     let row = |(at, one): (usize, &Ranked)| Row {
         label: words::short(&settings.list[one.setting].words(table, settings), LONGEST),
         cells: settings
@@ -77,11 +77,11 @@ pub(super) fn of(
         place: place(at, one),
         at: rounded(one.value),
         ends: one.interval.map(|ends| ends.map(rounded)),
-        costs: known.iter().map(|own| rounded(costs[at][*own]? * COSTS[*own].1)).collect(),
+        costs: known_costs.iter().map(|own| rounded(costs[at][*own]? * COSTS[*own].1)).collect(),
     };
     Some(Settings {
         names: varied.iter().map(|column| table.columns[*column].clone()).collect(),
-        costs: known.iter().map(|own| COSTS[*own].0).collect(),
+        costs: known_costs.iter().map(|own| COSTS[*own].0).collect(),
         notes: notes(table, metric, settings, ranking),
         rows: shown.iter().enumerate().map(row).collect(),
     })
@@ -103,12 +103,12 @@ fn notes(
     settings: &analysis::Settings,
     ranking: &Ranking,
 ) -> Vec<String> {
-    let over: Vec<&str> =
+    let averaged_over: Vec<&str> =
         settings.over.iter().map(|over| table.columns[over.column].as_str()).collect();
     let mut notes = vec![format!(
         "Mean {} of each setting, averaged over {}, with its 95 % interval, as `hpcsweep best` prints them.",
         metric.name,
-        words::ticked(&over)
+        words::ticked(&averaged_over)
     )];
     if let Some(bounds) = ranking.bounds
         && ranking.ranked.iter().any(|one| one.interval.is_some())

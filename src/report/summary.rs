@@ -76,16 +76,17 @@ fn swept(known: &Known<'_>) -> String {
     if parts.is_empty() {
         return format!("{trials} with the same parameters{repeated}.");
     }
-    let whole =
+    let coverage =
         if product == total(known) && columns.len() > 1 { "every combination of " } else { "" };
-    let left = parts.len().saturating_sub(8);
+    let n_unnamed = parts.len().saturating_sub(8);
     parts.truncate(8);
-    if left > 0 {
-        parts.push(format!("{} more", thousands(left as u64)));
+    if n_unnamed > 0 {
+        parts.push(format!("{} more", thousands(n_unnamed as u64)));
     }
-    let last = parts.pop().unwrap_or_default();
-    let parts = if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) };
-    format!("{trials}: {whole}{parts}{repeated}.")
+    let last_part = parts.pop().unwrap_or_default();
+    let parts =
+        if parts.is_empty() { last_part } else { format!("{} and {last_part}", parts.join(", ")) };
+    format!("{trials}: {coverage}{parts}{repeated}.")
 }
 
 /// How many values a parameter has, and which.
@@ -122,24 +123,25 @@ fn counts(known: &Known<'_>) -> String {
     let counts = known.status.counts();
     let done = counts.get(&State::Done).copied().unwrap_or(0);
     if done == 0 {
-        let others = listed(&counts);
-        return format!("No trial has finished: {others}.");
+        let other_states = listed(&counts);
+        return format!("No trial has finished: {other_states}.");
     }
     if done as usize == total(known) {
         return format!("All {} are done.", thousands(done));
     }
-    let others = listed(&counts.into_iter().filter(|(state, _)| *state != State::Done).collect());
+    let other_states =
+        listed(&counts.into_iter().filter(|(state, _)| *state != State::Done).collect());
     format!(
-        "{} of {} are done; the others are {others}.",
+        "{} of {} are done; the others are {other_states}.",
         thousands(done),
         thousands(total(known) as u64)
     )
 }
 
 fn listed(counts: &std::collections::BTreeMap<State, u64>) -> String {
-    let all: Vec<String> =
+    let state_counts: Vec<String> =
         counts.iter().map(|(state, n)| format!("{} {}", thousands(*n), state.word())).collect();
-    all.join(", ")
+    state_counts.join(", ")
 }
 
 fn best(known: &Known<'_>) -> String {
@@ -225,39 +227,39 @@ fn matters(known: &Known<'_>) -> Option<String> {
         let names: Vec<String> = pair.names.iter().map(|name| isolated(name)).collect();
         (names.join(" with "), pair.share)
     });
-    let mut all: Vec<(String, f64)> =
+    let mut shares: Vec<(String, f64)> =
         single.chain(together).filter(|(_, share)| *share >= 0.01).collect();
-    all.sort_by(|a, b| b.1.total_cmp(&a.1));
-    if all.is_empty() {
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    if shares.is_empty() {
         return Some(format!(
             "No parameter is shown to explain 1 % of the variance of {metric} ({method})."
         ));
     }
-    let left = all.len().saturating_sub(MOST);
-    all.truncate(MOST);
-    let rest = match left {
+    let n_unnamed = shares.len().saturating_sub(MOST);
+    shares.truncate(MOST);
+    let unnamed = match n_unnamed {
         0 => String::new(),
         n => format!(", and {} less each", count(n as u64, "other part")),
     };
     let parts: Vec<String> =
-        all.iter().map(|(name, share)| format!("{name} {:.0} %", share * 100.0)).collect();
+        shares.iter().map(|(name, share)| format!("{name} {:.0} %", share * 100.0)).collect();
     let hidden = effects.axes.iter().filter(|effect| !effect.is_shown);
     let hidden: Vec<String> = hidden.map(|effect| isolated(&effect.name)).take(MOST).collect();
     let hidden = match hidden.is_empty() {
         true => String::new(),
         false => format!(" No effect shown of {}.", hidden.join(", ")),
     };
-    Some(format!("Of the variance of {metric}: {}{rest} ({method}).{hidden}", parts.join(", ")))
+    Some(format!("Of the variance of {metric}: {}{unnamed} ({method}).{hidden}", parts.join(", ")))
 }
 
 fn failed(known: &Known<'_>) -> Option<String> {
     let failures = &known.data.failures;
     let repeated = known.times.map_or(0, |times| times.repeated);
-    let again = (repeated > 0).then(|| {
+    let reruns = (repeated > 0).then(|| {
         format!("{} ran again after an earlier attempt.", count(repeated as u64, "attempt"))
     });
     if failures.is_empty() {
-        return again.map(|again| format!("Nothing. {again}"));
+        return reruns.map(|sentence| format!("Nothing. {sentence}"));
     }
     let total: usize = failures.iter().map(|failure| failure.count).sum();
     let mut parts: Vec<String> = failures
@@ -270,8 +272,8 @@ fn failed(known: &Known<'_>) -> Option<String> {
     }
     let words =
         format!("{} ended without success: {}.", count(total as u64, "trial"), parts.join("; "));
-    Some(match again {
-        Some(again) => format!("{words} {again}"),
+    Some(match reruns {
+        Some(reruns) => format!("{words} {reruns}"),
         None => words,
     })
 }
@@ -314,7 +316,7 @@ fn tiles(known: &Known<'_>) -> Vec<[String; 3]> {
     let done = known.status.counts().get(&State::Done).copied().unwrap_or(0);
     let total = total(known) as u64;
     let failed: usize = known.data.failures.iter().map(|failure| failure.count).sum();
-    let rest = match (failed, total - done.min(total)) {
+    let note = match (failed, total - done.min(total)) {
         (0, 0) => "all of them".to_owned(),
         (0, open) => format!("{} open", thousands(open)),
         (failed, _) => format!("{} without success", thousands(failed as u64)),
@@ -322,16 +324,16 @@ fn tiles(known: &Known<'_>) -> Vec<[String; 3]> {
     let mut tiles = vec![[
         "Trials done".to_owned(),
         format!("{} / {}", thousands(done), thousands(total)),
-        rest,
+        note,
     ]];
     if let (Some(metric), Some(first)) = (&known.data.metric, known.best.drawn.first()) {
-        let of = match first.interval {
+        let spread = match first.interval {
             Some([low, high]) => {
                 format!("± {}, mean of {}", digits((high - low) / 2.0, 2), first.rows.len())
             }
             None => format!("trial {}", known.table.rows[first.rows[0]].trial),
         };
-        tiles.push([format!("Best {}", metric.name), figure(first.mean), of]);
+        tiles.push([format!("Best {}", metric.name), figure(first.mean), spread]);
     }
     let Some(times) = known.times else { return tiles };
     let cost = &known.data.cost;

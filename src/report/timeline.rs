@@ -71,15 +71,15 @@ pub(super) struct Spans {
 
 impl Spans {
     fn place(&mut self, host: &str, slot: Slot<'_>) -> u32 {
-        let known = self.of_hosts.get(host).map_or(&[][..], Vec::as_slice);
-        let is_it = |at: &&u32| slot_of(&self.places[**at as usize]) == slot;
-        if let Some(at) = known.iter().find(is_it) {
+        let host_places = self.of_hosts.get(host).map_or(&[][..], Vec::as_slice);
+        let is_same_slot = |at: &&u32| slot_of(&self.places[**at as usize]) == slot;
+        if let Some(at) = host_places.iter().find(is_same_slot) {
             return *at;
         }
-        let at = self.places.len() as u32;
+        let place_number = self.places.len() as u32;
         self.places.push((host.to_owned(), slot.map(|(agent, slot)| (agent.to_owned(), slot))));
-        self.of_hosts.entry(host.to_owned()).or_default().push(at);
-        at
+        self.of_hosts.entry(host.to_owned()).or_default().push(place_number);
+        place_number
     }
 
     /// Adds the attempts of a trial. `now` is given where it runs.
@@ -100,8 +100,9 @@ impl Spans {
     pub(super) fn join(&mut self, other: Self) {
         let places = other.places.iter().map(|place| self.place(&place.0, slot_of(place)));
         let places: Vec<u32> = places.collect();
-        let own = other.all.into_iter();
-        self.all.extend(own.map(|span| Span { place: places[span.place as usize], ..span }));
+        let other_spans = other.all.into_iter();
+        self.all
+            .extend(other_spans.map(|span| Span { place: places[span.place as usize], ..span }));
         self.repeated += other.repeated;
         self.unknown += other.unknown;
     }
@@ -119,14 +120,14 @@ pub(super) fn of(status: &Status, mut taken: Spans, now: f64) -> (Option<Timelin
         taken.add(record, (standing.state == State::Running).then_some(now));
     }
     let Spans { all: mut spans, places, repeated, unknown, .. } = taken;
-    let from = spans.iter().map(|span| span.begin).fold(f64::INFINITY, f64::min);
-    let to = spans.iter().map(|span| span.end).fold(f64::NEG_INFINITY, f64::max);
-    if spans.is_empty() || to < from {
+    let earliest = spans.iter().map(|span| span.begin).fold(f64::INFINITY, f64::min);
+    let latest = spans.iter().map(|span| span.end).fold(f64::NEG_INFINITY, f64::max);
+    if spans.is_empty() || latest < earliest {
         return (None, None);
     }
     spans.sort_by(|a, b| a.begin.total_cmp(&b.begin).then(a.trial.cmp(&b.trial)));
-    let span = (to - from).max(1e-3);
-    let running = running(&spans, from, span);
+    let span = (latest - earliest).max(1e-3);
+    let running = running(&spans, earliest, span);
     let mut lanes = lanes(&spans, &places);
     let hosts = lanes.iter().map(|lane| lane.host).collect::<std::collections::BTreeSet<_>>().len();
     let busy: f64 = spans.iter().map(|span| span.end - span.begin).sum();
@@ -158,10 +159,10 @@ pub(super) fn of(status: &Status, mut taken: Spans, now: f64) -> (Option<Timelin
     }
     let mut bars = Vec::new();
     for (place, lane) in lanes.iter().enumerate() {
-        let first = bars.len();
+        let first_bar = bars.len();
         for span in &lane.spans {
-            let (begin, end) = (span.begin - from, span.end - from);
-            if let Some((_, start, last, state, _, n)) = bars[first..].last_mut()
+            let (begin, end) = (span.begin - earliest, span.end - earliest);
+            if let Some((_, start, last, state, _, n)) = bars[first_bar..].last_mut()
                 && *state == usize::from(span.state)
                 && end - *start < least
             {
@@ -175,7 +176,8 @@ pub(super) fn of(status: &Status, mut taken: Spans, now: f64) -> (Option<Timelin
     let short = |seconds: f64| (seconds * 100.0).round() / 100.0;
     bars.iter_mut().for_each(|bar| (bar.1, bar.2) = (short(bar.1), short(bar.2)));
     let lanes = lanes.into_iter().map(|lane| lane.label()).collect();
-    let timeline = Timeline { from, span, lanes, states: STATES.to_vec(), bars, running, notes };
+    let timeline =
+        Timeline { from: earliest, span, lanes, states: STATES.to_vec(), bars, running, notes };
     (Some(timeline), Some(Times { span, hosts, repeated }))
 }
 
@@ -218,32 +220,39 @@ impl Lane<'_> {
 fn lanes<'a>(spans: &'a [Span], places: &'a [Place]) -> Vec<Lane<'a>> {
     let mut hosts: BTreeMap<&str, Vec<Lane<'a>>> = BTreeMap::new();
     for span in spans {
-        let place = &places[span.place as usize];
-        let (host, slot) = (place.0.as_str(), slot_of(place));
-        let own = hosts.entry(host).or_default();
-        let place = own
+        let span_place = &places[span.place as usize];
+        let (host, slot) = (span_place.0.as_str(), slot_of(span_place));
+        let host_lanes = hosts.entry(host).or_default();
+        let lane_index = host_lanes
             .iter()
             .position(|lane| match slot {
                 Some(_) => lane.slot == slot,
                 // Clocks of the worker and of its program differ by little.
                 None => lane.slot.is_none() && lane.free <= span.begin + 1e-3,
             })
-            .unwrap_or(own.len());
-        if place == own.len() {
-            own.push(Lane { host, slot, number: 0, alone: false, spans: Vec::new(), free: 0.0 });
+            .unwrap_or(host_lanes.len());
+        if lane_index == host_lanes.len() {
+            host_lanes.push(Lane {
+                host,
+                slot,
+                number: 0,
+                alone: false,
+                spans: Vec::new(),
+                free: 0.0,
+            });
         }
-        let lane = &mut own[place];
+        let lane = &mut host_lanes[lane_index];
         lane.spans.push(span);
         lane.free = lane.free.max(span.end);
     }
-    let mut all = Vec::new();
+    let mut lanes = Vec::new();
     for (_, mut own) in hosts {
         own.sort_by_key(|lane| lane.slot);
         let alone = own.len() == 1;
         let numbered = own.into_iter().enumerate();
-        all.extend(numbered.map(|(i, lane)| Lane { number: i + 1, alone, ..lane }));
+        lanes.extend(numbered.map(|(i, lane)| Lane { number: i + 1, alone, ..lane }));
     }
-    all
+    lanes
 }
 
 /// How many attempts ran on average in each step.
@@ -252,8 +261,8 @@ fn running(spans: &[Span], from: f64, span: f64) -> Vec<Option<f64>> {
     // What begins and ends in whole steps is a difference, so that long attempts cost no more than short ones.
     let (mut whole, mut part) = (vec![0.0; STEPS + 1], vec![0.0; STEPS]);
     for own in spans {
-        let place = |time: f64| (((time - from) / step) as usize).min(STEPS - 1);
-        let (first, last) = (place(own.begin), place(own.end));
+        let step_at = |time: f64| (((time - from) / step) as usize).min(STEPS - 1);
+        let (first, last) = (step_at(own.begin), step_at(own.end));
         let end_of = |place: usize| from + (place + 1) as f64 * step;
         if first == last {
             part[first] += own.end - own.begin;
@@ -264,11 +273,11 @@ fn running(spans: &[Span], from: f64, span: f64) -> Vec<Option<f64>> {
         whole[first + 1] += 1.0;
         whole[last] -= 1.0;
     }
-    let mut now = 0.0;
+    let mut n_running = 0.0;
     (0..STEPS)
         .map(|i| {
-            now += whole[i];
-            rounded(((now + part[i] / step) * 100.0).round() / 100.0)
+            n_running += whole[i];
+            rounded(((n_running + part[i] / step) * 100.0).round() / 100.0)
         })
         .collect()
 }

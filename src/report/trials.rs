@@ -42,7 +42,7 @@ pub(super) struct Metric {
 /// # Errors
 /// As [`Table::ranked`], of one that is named.
 pub(super) fn metric(table: &Table, wish: Option<(&str, Goal)>) -> Result<Option<Metric>> {
-    let of = |name: &str, goal: Goal, assumed: bool| -> Result<Metric> {
+    let metric_named = |name: &str, goal: Goal, assumed: bool| -> Result<Metric> {
         let ranked = table.ranked(name, goal, None)?;
         let column = table.columns.iter().position(|column| column == name).unwrap_or(0);
         Ok(Metric { name: name.to_owned(), max: goal == Goal::Max, assumed, column, ranked })
@@ -54,13 +54,13 @@ pub(super) fn metric(table: &Table, wish: Option<(&str, Goal)>) -> Result<Option
         if none_is_done && (is_known || table.columns.len() == table.first_metric) {
             return Ok(None);
         }
-        return of(name, goal, false).map(Some);
+        return metric_named(name, goal, false).map(Some);
     }
     // Not every column has numbers: then another one is assumed.
     let mut names: Vec<&str> =
         table.columns[table.first_metric..].iter().map(String::as_str).collect();
     while let Some((name, max)) = assumed(&names) {
-        if let Ok(metric) = of(name, if max { Goal::Max } else { Goal::Min }, true) {
+        if let Ok(metric) = metric_named(name, if max { Goal::Max } else { Goal::Min }, true) {
             return Ok(Some(metric));
         }
         names.retain(|own| *own != name);
@@ -122,28 +122,29 @@ pub(super) fn swept(table: &Table, over: &[usize]) -> Vec<usize> {
         .filter(|column| !over.contains(column) && table.columns[*column] != DEVICES)
         .filter(|&column| {
             let mut values = table.rows.iter().map(|row| table.cell(row, column));
-            let first = values.next();
-            values.any(|value| Some(value) != first)
+            let first_value = values.next();
+            values.any(|value| Some(value) != first_value)
         })
         .collect()
 }
 
 /// The trials that a page shows, ascending: the best, and so many drawn from those without success and from the others.
 fn chosen(table: &Table, ranked: &[usize], most: usize) -> Vec<usize> {
-    let all = table.rows.len();
-    if all <= most {
-        return (0..all).collect();
+    let n_rows = table.rows.len();
+    if n_rows <= most {
+        return (0..n_rows).collect();
     }
-    let mut kept: HashSet<usize> = ranked.iter().copied().take(most / 4).collect();
-    let bad: Vec<usize> =
-        (0..all).filter(|&i| !matches!(table.state(&table.rows[i]), "done" | "pending")).collect();
-    kept.extend(drawn(&bad, most / 4));
-    let others: Vec<usize> = (0..all).filter(|i| !kept.contains(i)).collect();
-    let room = most - kept.len();
-    kept.extend(drawn(&others, room));
-    let mut kept: Vec<usize> = kept.into_iter().collect();
-    kept.sort_unstable();
-    kept
+    let mut kept_rows: HashSet<usize> = ranked.iter().copied().take(most / 4).collect();
+    let bad: Vec<usize> = (0..n_rows)
+        .filter(|&i| !matches!(table.state(&table.rows[i]), "done" | "pending"))
+        .collect();
+    kept_rows.extend(drawn(&bad, most / 4));
+    let other_rows: Vec<usize> = (0..n_rows).filter(|i| !kept_rows.contains(i)).collect();
+    let room = most - kept_rows.len();
+    kept_rows.extend(drawn(&other_rows, room));
+    let mut sorted_rows: Vec<usize> = kept_rows.into_iter().collect();
+    sorted_rows.sort_unstable();
+    sorted_rows
 }
 
 /// So many of some, drawn: every so-manieth of a grid could have one value of an axis alone.
@@ -162,9 +163,9 @@ struct Spent {
 /// Of these trials.
 fn spent(rows: &[&Trial], ended: &[Attempt]) -> HashMap<u64, Spent> {
     let of_none = rows.iter().map(|row| (row.trial, (Spent::default(), false)));
-    let mut all: HashMap<u64, (Spent, bool)> = of_none.collect();
+    let mut spent_by_trial: HashMap<u64, (Spent, bool)> = of_none.collect();
     for attempt in ended {
-        let Some((own, has_ended)) = all.get_mut(&attempt.trial) else { continue };
+        let Some((own, has_ended)) = spent_by_trial.get_mut(&attempt.trial) else { continue };
         *has_ended = true;
         let hours = attempt.duration_s / 3600.0;
         own.core_h += attempt.request.cores() as f64 * hours;
@@ -173,7 +174,7 @@ fn spent(rows: &[&Trial], ended: &[Attempt]) -> HashMap<u64, Spent> {
             [attempt.more().gpu_energy_j, attempt.more().node_energy_j].into_iter().flatten();
         own.energy_j = energy.chain(own.energy_j).reduce(|a, b| a + b);
     }
-    let ended = all.into_iter().filter(|(_, (_, has_ended))| *has_ended);
+    let ended = spent_by_trial.into_iter().filter(|(_, (_, has_ended))| *has_ended);
     ended.map(|(trial, (spent, _))| (trial, spent)).collect()
 }
 
@@ -186,13 +187,13 @@ fn spent_columns(rows: &[&Trial], ended: &[Attempt]) -> Vec<Column> {
                   factor,
                   of: &dyn Fn(&Spent) -> Option<f64>|
      -> Option<Column> {
-        let all = || rows.iter().map(|row| of(spent.get(&row.trial)?));
-        let most = all().flatten().fold(0.0, f64::max);
-        let (unit, factor) = if most < 0.1 { (small, factor) } else { (unit, 1.0) };
-        let n = all().map(|value| rounded(value? * factor)).collect();
+        let all_values = || rows.iter().map(|row| of(spent.get(&row.trial)?));
+        let greatest = all_values().flatten().fold(0.0, f64::max);
+        let (unit, factor) = if greatest < 0.1 { (small, factor) } else { (unit, 1.0) };
+        let n = all_values().map(|value| rounded(value? * factor)).collect();
         let (values, role) = (Values::Numbers { n }, Role::Cost);
         let (name, unit) = (name.to_owned(), Some(unit));
-        (most > 0.0).then_some(Column { name, role, unit, swept: false, values })
+        (greatest > 0.0).then_some(Column { name, role, unit, swept: false, values })
     };
     [
         column("core time", ["core-h", "core-s"], 3600.0, &|spent| Some(spent.core_h)),
@@ -243,7 +244,7 @@ pub(super) fn of(
     let mut parameters: Vec<usize> = (table.first_parameter..table.first_metric).collect();
     // Where there are too many, those that differ are shown.
     parameters.sort_by_key(|column| (!swept.contains(column), !over.contains(column), *column));
-    let left = parameters.split_off(parameters.len().min(MOST_COLUMNS));
+    let dropped_parameters = parameters.split_off(parameters.len().min(MOST_COLUMNS));
     for &column in &parameters {
         let name = &table.columns[column];
         add(name, name, Role::Param, None, swept.contains(&column), 1.0);
@@ -259,21 +260,22 @@ pub(super) fn of(
             column,
         )
     });
-    let left = left.len() + metrics.split_off(metrics.len().min(MOST_COLUMNS)).len();
+    let n_dropped =
+        dropped_parameters.len() + metrics.split_off(metrics.len().min(MOST_COLUMNS)).len();
     // The best and worst steps of a metric come after what a trial has cost.
-    let own = metric.map(|metric| metric.column);
+    let metric_column = metric.map(|metric| metric.column);
     let is_end = |name: &str| name.ends_with(".min") || name.ends_with(".max");
     let (ends, firsts): (Vec<usize>, Vec<usize>) = metrics
         .into_iter()
-        .partition(|&column| is_end(&table.columns[column]) && Some(column) != own);
+        .partition(|&column| is_end(&table.columns[column]) && Some(column) != metric_column);
     for &column in &firsts {
         let name = &table.columns[column];
         add(name, name, Role::Metric, None, false, 1.0);
     }
-    if left > 0 {
+    if n_dropped > 0 {
         notes.push(format!(
             "{} of parameters and metrics are left out; `hpcsweep collect` writes all of them.",
-            words::count(left as u64, "column")
+            words::count(n_dropped as u64, "column")
         ));
     }
     add("duration_s", "duration", Role::Cost, Some("s"), false, 1.0);

@@ -87,55 +87,57 @@ impl Condition {
         let unknown = self.unknown(sweeps);
         // Whatever others have logged, the only value of a trial is its least.
         let with_metrics = (!unknown.is_empty()).then_some(0);
-        let seen = Mutex::new(BTreeSet::new());
+        let metrics_seen = Mutex::new(BTreeSet::new());
         let mut narrowed = Vec::with_capacity(all.len());
         for (status, trials) in sweeps.iter().zip(all) {
             let holds = |(row, standing): (&Row, &Standing)| -> Result<Option<u64>> {
                 let line = collect::of_trial(status, (row, standing), with_metrics)?;
                 if !unknown.is_empty() {
-                    note(&line, &seen);
+                    note(&line, &metrics_seen);
                 }
                 let holds = self.holds(status, row, &line)?;
                 Ok(holds.then_some(row.id))
             };
             let rows = status.rows.par_iter().zip(&status.standings);
-            let meant: Vec<Result<Option<u64>>> = threads::in_parallel(|| {
+            let matches: Vec<Result<Option<u64>>> = threads::in_parallel(|| {
                 rows.filter(|(row, _)| trials.contains(&row.id)).map(holds).collect()
             });
             // In the order of trials: of several faults the first one is reported.
-            let meant: Result<Vec<Option<u64>>> = meant.into_iter().collect();
-            narrowed.push(meant?.into_iter().flatten().collect());
+            let matching: Result<Vec<Option<u64>>> = matches.into_iter().collect();
+            narrowed.push(matching?.into_iter().flatten().collect());
         }
-        let seen = seen.into_inner().unwrap_or_default();
+        let metrics_seen = metrics_seen.into_inner().unwrap_or_default();
         let is_seen = |name: &&String| {
-            seen.iter().any(|metric: &String| {
+            metrics_seen.iter().any(|metric: &String| {
                 metric
                     .strip_prefix(name.as_str())
                     .is_some_and(|r| r.is_empty() || r.starts_with('.'))
             })
         };
         let mut missing = unknown.iter().filter(|name| *name != METRICS && !is_seen(name));
-        if let Some(name) = spelled_out(&self.text, seen.iter().map(String::as_str)) {
+        if let Some(name) = spelled_out(&self.text, metrics_seen.iter().map(String::as_str)) {
             return Err(calculates(name, METRICS).into());
         }
         match missing.next().filter(|_| !self.compiled.uses.may_lack) {
-            Some(name) => Err(no_name(name, sweeps, &seen).into()),
+            Some(name) => Err(no_name(name, sweeps, &metrics_seen).into()),
             None => Ok(narrowed),
         }
     }
 
     /// The first parts of names that are neither columns nor parameters: metrics, if anything.
     fn unknown(&self, sweeps: &[Status]) -> Vec<String> {
-        let mut left: Vec<String> = self.compiled.heads().to_vec();
-        let others = [PARAMS, FUNCTION, SNAPSHOT];
-        left.retain(|head| !others.contains(&&**head) && !FIXED.contains(&head.as_str()));
+        let mut unknown_heads: Vec<String> = self.compiled.heads().to_vec();
+        let namespaces = [PARAMS, FUNCTION, SNAPSHOT];
+        unknown_heads
+            .retain(|head| !namespaces.contains(&&**head) && !FIXED.contains(&head.as_str()));
         for row in sweeps.iter().flat_map(|status| &status.rows) {
-            if left.is_empty() {
+            if unknown_heads.is_empty() {
                 break;
             }
-            left.retain(|head| row.params.get(head).is_none() && row.params.table(head).is_none());
+            unknown_heads
+                .retain(|head| row.params.get(head).is_none() && row.params.table(head).is_none());
         }
-        left
+        unknown_heads
     }
 
     /// Whether it holds for a trial. A trial that lacks a value which is needed is not meant.
@@ -172,9 +174,8 @@ impl Condition {
         let mut parts = name.split('.');
         let is_name = self.compiled.uses.names.contains(name);
         let head = parts.next().filter(|_| is_name).and_then(of);
-        let whole = head.and_then(|value| serde_json::to_value(value).ok());
-        let value = match parts.try_fold(whole.unwrap_or_default(), |v, part| v.get(part).cloned())
-        {
+        let json = head.and_then(|value| serde_json::to_value(value).ok());
+        let value = match parts.try_fold(json.unwrap_or_default(), |v, part| v.get(part).cloned()) {
             None | Some(Value::Null | Value::Bool(_)) => return Ok(true),
             Some(value) => words::short(&value.to_string(), 40),
         };
@@ -204,8 +205,9 @@ impl Condition {
             FUNCTION => return status.function(row.id).map(|name| Seen::Json(name.into())),
             PARAMS => return Some(Seen::Params(&row.params)),
             METRICS => {
-                let all = line.metrics.iter().map(|(name, value)| (name.clone(), number(value)));
-                return Some(Seen::Table(all.collect()));
+                let metrics =
+                    line.metrics.iter().map(|(name, value)| (name.clone(), number(value)));
+                return Some(Seen::Table(metrics.collect()));
             }
             _ => {}
         }
@@ -226,15 +228,15 @@ impl Condition {
             .iter()
             .any(|name| name.strip_prefix(head).is_some_and(|rest| rest.starts_with('.')));
         if !uses_parts {
-            let own = line.metrics.iter().find(|(name, _)| name == head);
-            return own.map(|(_, value)| number(value));
+            let metric = line.metrics.iter().find(|(name, _)| name == head);
+            return metric.map(|(_, value)| number(value));
         }
         let parts: HashMap<String, Seen<'_>> = line
             .metrics
             .iter()
             .filter_map(|(name, value)| {
-                let part = name.strip_prefix(head)?.strip_prefix('.')?;
-                Some((part.to_owned(), number(value)))
+                let subkey = name.strip_prefix(head)?.strip_prefix('.')?;
+                Some((subkey.to_owned(), number(value)))
             })
             .collect();
         (!parts.is_empty()).then_some(Seen::Table(parts))
@@ -265,12 +267,12 @@ fn calculates(name: &str, of: &str) -> Fault {
 }
 
 fn no_name(name: &str, sweeps: &[Status], metrics: &BTreeSet<String>) -> Fault {
-    let mut known: BTreeSet<&str> = FIXED.into_iter().collect();
-    known.extend(metrics.iter().map(String::as_str));
+    let mut names: BTreeSet<&str> = FIXED.into_iter().collect();
+    names.extend(metrics.iter().map(String::as_str));
     for row in sweeps.iter().flat_map(|status| &status.rows) {
-        known.extend(row.params.names.iter().map(|name| &**name));
+        names.extend(row.params.names.iter().map(|name| &**name));
     }
     let fault = Fault::request(format!("no trial has a parameter, a metric or a column `{name}`"));
-    let known: Vec<&str> = known.into_iter().collect();
-    fault.hint(words::suggestion(name, &known, "there are"))
+    let names: Vec<&str> = names.into_iter().collect();
+    fault.hint(words::suggestion(name, &names, "there are"))
 }

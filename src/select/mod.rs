@@ -100,14 +100,14 @@ impl Wanted {
     pub(crate) fn of(&self, sweeps: &[Status]) -> Result<Vec<BTreeSet<u64>>> {
         self.check_numbers(sweeps)?;
         self.check_states(sweeps)?;
-        let mut all: Vec<BTreeSet<u64>> = Vec::new();
+        let mut sweep_trials: Vec<BTreeSet<u64>> = Vec::new();
         for status in sweeps {
-            let meant = status.trials().filter(|(row, standing)| self.has(row, standing));
-            all.push(meant.map(|(row, _)| row.id).collect());
+            let chosen = status.trials().filter(|(row, standing)| self.has(row, standing));
+            sweep_trials.push(chosen.map(|(row, _)| row.id).collect());
         }
         match &self.condition {
-            Some(condition) => condition.narrow(sweeps, all),
-            None => Ok(all),
+            Some(condition) => condition.narrow(sweeps, sweep_trials),
+            None => Ok(sweep_trials),
         }
     }
 
@@ -119,8 +119,8 @@ impl Wanted {
         if self.is_all() {
             return Ok(());
         }
-        let all = self.of(sweeps)?;
-        sweeps.iter_mut().zip(&all).for_each(|(status, kept)| status.retain(kept));
+        let chosen = self.of(sweeps)?;
+        sweeps.iter_mut().zip(&chosen).for_each(|(status, kept)| status.retain(kept));
         Ok(())
     }
 
@@ -134,11 +134,12 @@ impl Wanted {
 
     /// Refuses numbers that no sweep has.
     fn check_numbers(&self, sweeps: &[Status]) -> Result<(), Fault> {
-        let last = sweeps.iter().filter_map(|status| status.rows.last()).map(|row| row.id).max();
+        let last_trial =
+            sweeps.iter().filter_map(|status| status.rows.last()).map(|row| row.id).max();
         let wanted = self.ids.as_ref().and_then(|ids| ids.runs().last()).map(|(_, last)| *last);
         match (wanted, sweeps) {
-            (Some(wanted), [one, ..]) if last.is_none_or(|last| last < u64::from(wanted)) => {
-                let end = last.map_or(0, |last| last + 1);
+            (Some(wanted), [one, ..]) if last_trial.is_none_or(|last| last < u64::from(wanted)) => {
+                let end = last_trial.map_or(0, |last| last + 1);
                 Err(table::no_trial(&one.tree, u64::from(wanted), end))
             }
             _ => Ok(()),
@@ -147,15 +148,15 @@ impl Wanted {
 
     /// Refuses words that are no states. A scheduler may have words of its own.
     fn check_states(&self, sweeps: &[Status]) -> Result<(), Fault> {
-        let there = || sweeps.iter().flat_map(|status| &status.standings);
+        let standings = || sweeps.iter().flat_map(|status| &status.standings);
         for wanted in &self.states {
             let is_known = State::KNOWN.iter().any(|state| state.word() == *wanted);
-            if is_known || there().any(|standing| standing.state.word() == *wanted) {
+            if is_known || standings().any(|standing| standing.state.word() == *wanted) {
                 continue;
             }
-            let known: Vec<String> = State::KNOWN.iter().map(State::word).collect();
+            let state_names: Vec<String> = State::KNOWN.iter().map(State::word).collect();
             let fault = Fault::request(format!("`{wanted}` is not a state of a trial"));
-            return Err(fault.hint(words::suggestion(wanted, &known, "there are")));
+            return Err(fault.hint(words::suggestion(wanted, &state_names, "there are")));
         }
         Ok(())
     }
@@ -170,10 +171,10 @@ pub(crate) fn is_set(word: &str) -> bool {
 /// The cause of a word.
 fn cause(word: &str) -> Result<Cause, Fault> {
     Cause::of_word(word).ok_or_else(|| {
-        let known: Vec<&str> = TABLE.iter().map(|(_, word, ..)| *word).collect();
+        let cause_names: Vec<&str> = TABLE.iter().map(|(_, word, ..)| *word).collect();
         Fault::request(format!("`{word}` is not a cause")).hint(words::suggestion(
             word,
-            &known,
+            &cause_names,
             "there are",
         ))
     })

@@ -74,8 +74,8 @@ impl Site {
     pub(crate) fn refusals(&self, ask: &Ask<'_>) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut refuse = |key: &str, sentence: String, hint: &str| {
-            let place = format!("{key}: {}", self.origin(key));
-            faults.push(Fault::request(sentence).at(place).hint(hint));
+            let cap_place = format!("{key}: {}", self.origin(key));
+            faults.push(Fault::request(sentence).at(cap_place).hint(hint));
         };
         if let Some(cap) = self.caps.max_trials.filter(|&cap| ask.trials > cap) {
             let sentence = {

@@ -162,8 +162,8 @@ pub(super) fn adds(slot: &mut Vec<String>, new: Vec<String>) -> Laid {
 }
 
 fn word<T: Word + PartialEq>(setting: T) -> String {
-    let found = T::WORDS.iter().find(|(_, known)| *known == setting);
-    found.map_or_else(String::new, |(word, _)| (*word).to_owned())
+    let matching = T::WORDS.iter().find(|(_, known)| *known == setting);
+    matching.map_or_else(String::new, |(word, _)| (*word).to_owned())
 }
 
 fn show_words(words: &[String]) -> String {

@@ -54,9 +54,9 @@ fn check_version(reader: &mut Reader<'_>, entry: &Entry<'_>) {
 /// Reports a key that profiles do not have; `name` is dotted.
 fn unknown(reader: &mut Reader<'_>, entry: &Entry<'_>, name: &str) {
     let names = || KEYS.iter().map(|key| key.name);
-    let last = name.rsplit('.').next();
+    let last_component = name.rsplit('.').next();
     // A key under the wrong table is a commoner slip than a misspelt one.
-    let elsewhere = KEYS.iter().find(|key| Some(key.leaf()) == last).map(|key| key.name);
+    let elsewhere = KEYS.iter().find(|key| Some(key.leaf()) == last_component).map(|key| key.name);
     let near = elsewhere.or_else(|| match name.contains('.') {
         true => words::nearest(name, names()),
         false => words::nearest(name, KEYS.iter().map(Key::table).chain(["version"])),
@@ -76,19 +76,19 @@ fn value(
     path: &Path,
 ) {
     let Some(laid) = (key.lay)(site, reader, entry) else { return };
-    let here = Origin::File { path: path.to_owned(), line: reader.line(entry.at) as usize };
+    let origin = Origin::File { path: path.to_owned(), line: reader.line(entry.at) as usize };
     match laid {
         Laid::Taken => {
-            site.origins.insert(key.name, here);
+            site.origins.insert(key.name, origin);
         }
         Laid::Kept => {
-            let note = format!("{here} asks for more; a cap can only be lowered");
+            let note = format!("{origin} asks for more; a cap can only be lowered");
             site.notes.insert(key.name, note);
         }
         Laid::Added => {
             let note = format!("together with {}", site.origin(key.name));
             site.notes.insert(key.name, note);
-            site.origins.insert(key.name, here);
+            site.origins.insert(key.name, origin);
         }
     }
 }

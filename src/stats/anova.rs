@@ -74,10 +74,10 @@ impl Groups {
         let group = |level: &Vec<usize>| {
             axes.iter().zip(counts).fold(0, |group, (axis, count)| group * count + level[*axis])
         };
-        let of: Vec<usize> = levels.iter().map(group).collect();
+        let groups: Vec<usize> = levels.iter().map(group).collect();
         let mut sizes = vec![0; counts.iter().product()];
-        of.iter().for_each(|group| sizes[*group] += 1);
-        Self { of, sizes }
+        groups.iter().for_each(|group| sizes[*group] += 1);
+        Self { of: groups, sizes }
     }
 
     fn means(&self, ys: &[f64]) -> Vec<f64> {
@@ -120,7 +120,7 @@ impl<'a> Complete<'a> {
 
     /// Of each term and each of its groups, what it adds to the mean of all.
     fn effects(&self, ys: &[f64]) -> Vec<Vec<f64>> {
-        let all = mean(ys);
+        let overall_mean = mean(ys);
         let means: Vec<Vec<f64>> = self.groups.iter().map(|groups| groups.means(ys)).collect();
         self.terms
             .iter()
@@ -132,11 +132,11 @@ impl<'a> Complete<'a> {
                         .iter()
                         .enumerate()
                         .map(|(group, both)| {
-                            both - means[a][group / width] - means[b][group % width] + all
+                            both - means[a][group / width] - means[b][group % width] + overall_mean
                         })
                         .collect()
                 }
-                _ => means[at].iter().map(|mean| mean - all).collect(),
+                _ => means[at].iter().map(|mean| mean - overall_mean).collect(),
             })
             .collect()
     }
@@ -146,8 +146,8 @@ impl<'a> Complete<'a> {
         let (all, effects) = (mean(ys), self.effects(ys));
         (0..ys.len())
             .map(|at| {
-                let own = self.groups.iter().zip(&effects);
-                all + own.map(|(groups, effect)| effect[groups.of[at]]).sum::<f64>()
+                let group_effects = self.groups.iter().zip(&effects);
+                all + group_effects.map(|(groups, effect)| effect[groups.of[at]]).sum::<f64>()
             })
             .collect()
     }
@@ -300,9 +300,9 @@ pub(crate) fn anova(
     let together = rest - within.min(rest);
     let is_within = within >= LEAST_WITHIN || (within > 0 && together == 0);
     let (left, together) = if is_within { (within, Some(together)) } else { (rest, None) };
-    let rest = Rest { model: &model, cells: &cells, together };
-    let found = Found { terms: &terms, freedoms, rest, left, unit };
-    Ok(found.of(ys, total))
+    let reference = Rest { model: &model, cells: &cells, together };
+    let decomposition = Found { terms: &terms, freedoms, rest: reference, left, unit };
+    Ok(decomposition.of(ys, total))
 }
 
 /// The variance of a single observation, as something tells it, and with how many degrees of freedom.
@@ -372,8 +372,8 @@ impl Found<'_> {
             _ if sums[at] <= total * 1e-20 => Some(1.0),
             _ => compared.p(sums[at], freedoms[at]),
         };
-        let whole = names.into_iter().enumerate().filter(|(at, _)| freedoms[*at] > 0);
-        let whole = whole.map(|(at, axes)| {
+        let free_terms = names.into_iter().enumerate().filter(|(at, _)| freedoms[*at] > 0);
+        let tested_terms = free_terms.map(|(at, axes)| {
             let interval = intervals.as_ref().map(|all| all[at]).filter(|[low, high]| low < high);
             Term { axes, share: shares[at], interval, p: test(at) }
         });
@@ -389,7 +389,7 @@ impl Found<'_> {
                 .collect()
         };
         Anova {
-            terms: whole.collect(),
+            terms: tested_terms.collect(),
             noise: noise / total,
             in_common: rest.cells.in_common(ys) / total,
             error: compared.error,
@@ -426,8 +426,8 @@ fn drawn_again(
         .into_iter()
         .zip(shares)
         .map(|(drawn, share)| {
-            let more = mean(&drawn) - share;
-            middle(drawn).map(|end| (end - more).clamp(0.0, 1.0))
+            let bias = mean(&drawn) - share;
+            middle(drawn).map(|end| (end - bias).clamp(0.0, 1.0))
         })
         .collect()
 }

@@ -149,23 +149,23 @@ pub(crate) fn signed_rank(pairs: &[(f64, f64)]) -> Option<f64> {
     // Twice the ranks, so that those of ties are whole numbers.
     let mut ranks: Vec<usize> = Vec::with_capacity(n);
     while from < n {
-        let to = from
+        let tie_end = from
             + differences[from..].iter().take_while(|x| x.abs() == differences[from].abs()).count();
-        let rank = (from + 1 + to) as f64 / 2.0;
-        let above = differences[from..to].iter().filter(|x| **x > 0.0).count();
+        let rank = (from + 1 + tie_end) as f64 / 2.0;
+        let above = differences[from..tie_end].iter().filter(|x| **x > 0.0).count();
         positive += rank * above as f64;
-        ranks.extend(std::iter::repeat_n(from + 1 + to, to - from));
-        let ties = (to - from) as f64;
+        ranks.extend(std::iter::repeat_n(from + 1 + tie_end, tie_end - from));
+        let ties = (tie_end - from) as f64;
         tied += ties * ties * ties - ties;
-        from = to;
+        from = tie_end;
     }
     let n = n as f64;
-    let all = n * (n + 1.0) / 2.0;
+    let rank_total = n * (n + 1.0) / 2.0;
     if differences.len() <= MOST_EXACT {
-        return Some(exact(&ranks, positive.min(all - positive)));
+        return Some(exact(&ranks, positive.min(rank_total - positive)));
     }
     let variance = n * (n + 1.0) * (2.0 * n + 1.0) / 24.0 - tied / 48.0;
-    let z = (positive - all / 2.0) / variance.sqrt();
+    let z = (positive - rank_total / 2.0) / variance.sqrt();
     let normal = Normal::standard();
     Some(2.0 * normal.sf(z.abs()))
 }
@@ -173,11 +173,11 @@ pub(crate) fn signed_rank(pairs: &[(f64, f64)]) -> Option<f64> {
 /// Twice the probability that the ranks with a positive sign add up to `sum` at most, every sign being as likely. `doubled`
 /// are twice the ranks.
 fn exact(doubled: &[usize], sum: f64) -> f64 {
-    let most: usize = doubled.iter().sum();
-    let mut ways = vec![0.0; most + 1];
+    let greatest_sum: usize = doubled.iter().sum();
+    let mut ways = vec![0.0; greatest_sum + 1];
     ways[0] = 1.0;
     for rank in doubled {
-        for total in (*rank..=most).rev() {
+        for total in (*rank..=greatest_sum).rev() {
             ways[total] += ways[total - rank];
         }
     }

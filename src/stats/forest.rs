@@ -87,10 +87,10 @@ impl Forest {
                 let n = ys.len().min(MOST);
                 let drawn: Vec<usize> = (0..n).map(|_| random.usize(..ys.len())).collect();
                 let mut leaves = Vec::new();
-                let whole = counts.iter().map(|n| (0, *n)).collect();
+                let full_box = counts.iter().map(|n| (0, *n)).collect();
                 let mut is_seen = vec![false; ys.len()];
                 drawn.iter().for_each(|i| is_seen[*i] = true);
-                ground.divide(drawn, whole, &mut random, &mut leaves);
+                ground.divide(drawn, full_box, &mut random, &mut leaves);
                 unseen.add(&leaves, &placed, &is_seen);
                 leaves
             })
@@ -118,9 +118,9 @@ impl Forest {
         let size: usize = axes.iter().map(|axis| self.counts[*axis]).product();
         let mut means = vec![0.0; size];
         for leaf in tree {
-            let others = (0..self.counts.len()).filter(|axis| !axes.contains(axis));
-            let part: f64 = others.map(|axis| self.part(leaf, axis)).product();
-            let add = leaf.value * part;
+            let other_axes = (0..self.counts.len()).filter(|axis| !axes.contains(axis));
+            let other_share: f64 = other_axes.map(|axis| self.part(leaf, axis)).product();
+            let add = leaf.value * other_share;
             let (from, to) = leaf.box_[axes[0]];
             for first in from..to {
                 match axes.get(1) {
@@ -145,9 +145,10 @@ impl Forest {
     fn spread(&self, tree: &[Leaf]) -> Option<Spread> {
         let weight =
             |leaf: &Leaf| (0..self.counts.len()).map(|axis| self.part(leaf, axis)).product::<f64>();
-        let mean: f64 = tree.iter().map(|leaf| weight(leaf) * leaf.value).sum();
-        let variance = tree.iter().map(|leaf| weight(leaf) * (leaf.value - mean).powi(2)).sum();
-        has_spread(variance).then_some(Spread { mean, variance })
+        let weighted_mean: f64 = tree.iter().map(|leaf| weight(leaf) * leaf.value).sum();
+        let variance =
+            tree.iter().map(|leaf| weight(leaf) * (leaf.value - weighted_mean).powi(2)).sum();
+        has_spread(variance).then_some(Spread { mean: weighted_mean, variance })
     }
 
     /// The variance of a tree's means by one or two axes.
@@ -181,23 +182,23 @@ impl Forest {
             let variance = |axes: &[usize]| self.variance(tree, axes, spread.mean);
             let main: Vec<f64> = (0..self.counts.len()).map(|axis| variance(&[axis])).collect();
             for (term, shares) in terms.iter().zip(&mut shares) {
-                let own = match term[..] {
+                let own_variance = match term[..] {
                     [a, b] => (variance(term) - main[a] - main[b]).max(0.0),
                     _ => main[term[0]],
                 };
-                shares.push(self.explained * own / spread.variance);
+                shares.push(self.explained * own_variance / spread.variance);
             }
         }
         if shares.first().is_none_or(Vec::is_empty) {
             return None;
         }
-        let whole = terms.into_iter().zip(shares).map(|(axes, shares)| Term {
+        let averaged_terms = terms.into_iter().zip(shares).map(|(axes, shares)| Term {
             axes,
             share: mean(&shares),
             interval: Some(middle(shares)),
             p: None,
         });
-        Some(whole.collect())
+        Some(averaged_terms.collect())
     }
 }
 
@@ -227,12 +228,12 @@ pub(crate) fn shuffled(
     };
     let mut random = fastrand::Rng::with_seed(ys.len() as u64);
     let mut test = |axis: usize| {
-        let own = share(&levels, axis);
+        let share_observed = share(&levels, axis);
         let mut of_cells = vec![0; cells.sizes.len()];
         cells.of.iter().zip(&levels).for_each(|(cell, level)| of_cells[*cell] = level[axis]);
-        let known: Vec<usize> = levels.iter().map(|level| level[axis]).collect();
+        let original_levels: Vec<usize> = levels.iter().map(|level| level[axis]).collect();
         let (mut tried, mut as_large) = (0, 0);
-        while own > 0.0 && tried < SHUFFLES && as_large < ENOUGH {
+        while share_observed > 0.0 && tried < SHUFFLES && as_large < ENOUGH {
             random.shuffle(&mut of_cells);
             cells
                 .of
@@ -240,9 +241,9 @@ pub(crate) fn shuffled(
                 .zip(&mut levels)
                 .for_each(|(cell, level)| level[axis] = of_cells[*cell]);
             tried += 1;
-            as_large += usize::from(share(&levels, axis) >= own);
+            as_large += usize::from(share(&levels, axis) >= share_observed);
         }
-        levels.iter_mut().zip(known).for_each(|(level, known)| level[axis] = known);
+        levels.iter_mut().zip(original_levels).for_each(|(level, original)| level[axis] = original);
         match as_large {
             ENOUGH => ENOUGH as f64 / tried as f64,
             _ => (1 + as_large) as f64 / (1 + tried) as f64,
@@ -294,12 +295,12 @@ fn by_mean(levels: &[Vec<usize>], ys: &[f64], axis: usize, count: usize) -> Vec<
         sums[level[axis]].0 += y;
         sums[level[axis]].1 += 1;
     }
-    let mean = |level: &usize| match sums[*level] {
+    let mean_of_level = |level: &usize| match sums[*level] {
         (_, 0) => f64::INFINITY,
         (sum, n) => sum / n as f64,
     };
     let mut order: Vec<usize> = (0..count).collect();
-    order.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
+    order.sort_by(|a, b| mean_of_level(a).total_cmp(&mean_of_level(b)));
     let mut places = vec![0; count];
     order.iter().enumerate().for_each(|(place, level)| places[*level] = place);
     places
@@ -345,9 +346,9 @@ impl Ground<'_> {
             sum.0 += self.ys[*i];
             sum.1 += 1;
         }
-        let all: f64 = sums.iter().map(|(sum, _)| sum).sum();
+        let total: f64 = sums.iter().map(|(sum, _)| sum).sum();
         let n = drawn.len();
-        let least = all * all / n as f64;
+        let least = total * total / n as f64;
         // Rounding is no difference.
         let floor = (least.abs() + drawn.iter().map(|i| self.ys[*i].powi(2)).sum::<f64>()) * 1e-12;
         let (mut below, mut count) = (0.0, 0);
@@ -358,7 +359,7 @@ impl Ground<'_> {
             if count < LEAST || n - count < LEAST {
                 continue;
             }
-            let above = all - below;
+            let above = total - below;
             let gain = below * below / count as f64 + above * above / (n - count) as f64 - least;
             // Of places that divide the observations alike, the first: levels between were not observed.
             if gain > floor && best.as_ref().is_none_or(|best| gain > best.gain) {

@@ -85,10 +85,10 @@ pub(crate) fn of_iqm(sample: &[f64]) -> Option<Interval> {
     let mut winsorized = sorted(sample);
     let (low, high) = (winsorized[cut], winsorized[n - 1 - cut]);
     winsorized.iter_mut().for_each(|x| *x = x.clamp(low, high));
-    let kept = (n - 2 * cut) as f64;
+    let n_kept = (n - 2 * cut) as f64;
     let n = n as f64;
-    let error = sd(&winsorized) * ((n - 1.0) / (kept * (kept - 1.0))).sqrt();
-    around(iqm(sample), error, kept - 1.0)
+    let error = sd(&winsorized) * ((n - 1.0) / (n_kept * (n_kept - 1.0))).sqrt();
+    around(iqm(sample), error, n_kept - 1.0)
 }
 
 /// Of the median, by order statistics, with interpolation between the two whose coverage is around 95 % (Hettmansperger
@@ -111,8 +111,8 @@ fn ends_of_median(sample: &[f64]) -> Option<Interval> {
         return Some([sorted[k - 1], sorted[n - k]]);
     }
     let (wide, narrow) = (covers(k), covers(k + 1));
-    let part = (wide - (1.0 - MISSES)) / (wide - narrow);
-    let inner = (n - k) as f64 * part / (k as f64 + (n as f64 - 2.0 * k as f64) * part);
+    let weight = (wide - (1.0 - MISSES)) / (wide - narrow);
+    let inner = (n - k) as f64 * weight / (k as f64 + (n as f64 - 2.0 * k as f64) * weight);
     let between = |outer: f64, next: f64| outer + inner * (next - outer);
     Some([between(sorted[k - 1], sorted[k]), between(sorted[n - k], sorted[n - k - 1])])
 }

@@ -43,18 +43,18 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 impl Factor {
     /// Of these columns, in this order; `products` are those of all.
     pub(super) fn of(products: &[Vec<f64>], columns: impl Iterator<Item = usize>) -> Self {
-        let mut found = Self { kept: Vec::new(), lower: Vec::new() };
+        let mut factor = Self { kept: Vec::new(), lower: Vec::new() };
         for column in columns {
-            let mut row = found.forward(&products[column]);
+            let mut row = factor.forward(&products[column]);
             let square = products[column][column];
-            let left = square - dot(&row, &row);
-            if left > square * ROUNDING {
-                row.push(left.sqrt());
-                found.kept.push(column);
-                found.lower.push(row);
+            let remainder = square - dot(&row, &row);
+            if remainder > square * ROUNDING {
+                row.push(remainder.sqrt());
+                factor.kept.push(column);
+                factor.lower.push(row);
             }
         }
-        found
+        factor
     }
 
     pub(super) fn rank(&self) -> usize {
@@ -66,23 +66,23 @@ impl Factor {
     pub(super) fn forward(&self, products: &[f64]) -> Vec<f64> {
         let mut adds = Vec::with_capacity(self.kept.len() + 1);
         for (column, row) in self.kept.iter().zip(&self.lower) {
-            let known = dot(row, &adds);
-            adds.push((products[*column] - known) / row[adds.len()]);
+            let explained = dot(row, &adds);
+            adds.push((products[*column] - explained) / row[adds.len()]);
         }
         adds
     }
 
     /// The coefficients of all columns, those that are left out being 0.
     pub(super) fn coefficients(&self, products: &[f64]) -> Vec<f64> {
-        let mut left = self.forward(products);
-        for at in (0..left.len()).rev() {
-            left[at] /= self.lower[at][at];
-            let (own, row) = (left[at], &self.lower[at]);
-            left[..at].iter_mut().zip(row).for_each(|(left, factor)| *left -= own * factor);
+        let mut solved = self.forward(products);
+        for at in (0..solved.len()).rev() {
+            solved[at] /= self.lower[at][at];
+            let (own, row) = (solved[at], &self.lower[at]);
+            solved[..at].iter_mut().zip(row).for_each(|(above, factor)| *above -= own * factor);
         }
-        let mut all = vec![0.0; products.len()];
-        self.kept.iter().zip(left).for_each(|(column, own)| all[*column] = own);
-        all
+        let mut coefficients = vec![0.0; products.len()];
+        self.kept.iter().zip(solved).for_each(|(column, own)| coefficients[*column] = own);
+        coefficients
     }
 }
 
@@ -120,14 +120,14 @@ impl<'a> LeastSquares<'a> {
         blocks: &[usize],
     ) -> Result<Self, NoGrid> {
         let many = blocks.iter().max().map_or(0, |last| last + 1);
-        let mut next = 1 + many;
+        let mut n_columns = 1 + many;
         let mut columns = Vec::with_capacity(terms.len());
         for term in terms {
             let size: usize = term.iter().map(|axis| counts[*axis]).product();
-            columns.push(next..next + size);
-            next += size;
+            columns.push(n_columns..n_columns + size);
+            n_columns += size;
         }
-        if next > MOST_COLUMNS {
+        if n_columns > MOST_COLUMNS {
             return Err(NoGrid::Large);
         }
         let row = |(at, level): (usize, &Vec<usize>)| -> Vec<usize> {
@@ -141,28 +141,38 @@ impl<'a> LeastSquares<'a> {
                 .collect()
         };
         let rows: Vec<Vec<usize>> = levels.iter().enumerate().map(row).collect();
-        let mut products = vec![vec![0.0; next]; next];
+        let mut products = vec![vec![0.0; n_columns]; n_columns];
         for row in &rows {
             for a in row {
                 row.iter().for_each(|b| products[*a][*b] += 1.0);
             }
         }
         let model = |terms: Vec<usize>| {
-            let own = terms.iter().flat_map(|term| columns[*term].clone());
-            let factor = Factor::of(&products, (0..=many).chain(own));
-            let last = terms.last().map_or(0..0, |last| columns[*last].clone());
-            let others = factor.kept.iter().filter(|kept| !last.contains(kept)).count();
-            Model { terms, factor, others }
+            let term_columns = terms.iter().flat_map(|term| columns[*term].clone());
+            let factor = Factor::of(&products, (0..=many).chain(term_columns));
+            let last_columns = terms.last().map_or(0..0, |last| columns[*last].clone());
+            let n_other_columns =
+                factor.kept.iter().filter(|kept| !last_columns.contains(kept)).count();
+            Model { terms, factor, others: n_other_columns }
         };
-        let own = |(at, term): (usize, &Vec<usize>)| {
+        let model_of_term = |(at, term): (usize, &Vec<usize>)| {
             let contains = |other: usize| term.iter().all(|axis| terms[other].contains(axis));
             model((0..terms.len()).filter(|other| !contains(*other)).chain([at]).collect())
         };
-        let own: Vec<Model> = terms.iter().enumerate().map(own).collect();
-        let whole = model((0..terms.len()).collect());
-        let found = Self { counts, terms, rows, blocks: many, columns, products, own, whole };
-        match counts.iter().enumerate().all(|(at, count)| found.freedom(at) == count - 1) {
-            true => Ok(found),
+        let term_models: Vec<Model> = terms.iter().enumerate().map(model_of_term).collect();
+        let full_model = model((0..terms.len()).collect());
+        let design = Self {
+            counts,
+            terms,
+            rows,
+            blocks: many,
+            columns,
+            products,
+            own: term_models,
+            whole: full_model,
+        };
+        match counts.iter().enumerate().all(|(at, count)| design.freedom(at) == count - 1) {
+            true => Ok(design),
             false => Err(NoGrid::Confounded),
         }
     }
@@ -179,8 +189,8 @@ impl<'a> LeastSquares<'a> {
 
     /// How many multiplications sums of squares take.
     pub(super) fn work(&self) -> usize {
-        let own = self.own.iter().map(|own| own.factor.rank().pow(2) / 2).sum::<usize>();
-        own + self.rows.len() * self.terms.len()
+        let term_cost = self.own.iter().map(|own| own.factor.rank().pow(2) / 2).sum::<usize>();
+        term_cost + self.rows.len() * self.terms.len()
     }
 
     /// The sum of the observations in each column.
@@ -214,32 +224,32 @@ impl<'a> LeastSquares<'a> {
     /// whole model or, if combinations are missing that it would need, by the model in which the axis does nothing together with others.
     pub(super) fn means(&self, ys: &[f64], axis: usize) -> Vec<(f64, f64)> {
         let products = self.with_columns(ys);
-        let by = |model: &Model| -> Option<Vec<(f64, f64)>> {
+        let means_by = |model: &Model| -> Option<Vec<(f64, f64)>> {
             let levels = 0..self.counts[axis];
             levels.map(|level| self.mean(model, &products, [axis, level])).collect()
         };
-        by(&self.whole)
-            .or_else(|| by(&self.own[axis]))
+        means_by(&self.whole)
+            .or_else(|| means_by(&self.own[axis]))
             .unwrap_or_else(|| vec![(f64::NAN, f64::NAN); self.counts[axis]])
     }
 
     /// The mean at a level of an axis by a model; `None` if the observations do not tell it.
     fn mean(&self, model: &Model, products: &[f64], level: [usize; 2]) -> Option<(f64, f64)> {
         // Of each column, its mean over the combinations that are meant.
-        let mut meant = vec![0.0; products.len()];
-        meant[0] = 1.0;
-        meant[1..=self.blocks].fill(1.0 / self.blocks as f64);
+        let mut wanted = vec![0.0; products.len()];
+        wanted[0] = 1.0;
+        wanted[1..=self.blocks].fill(1.0 / self.blocks as f64);
         for term in &model.terms {
             for (place, column) in self.columns[*term].clone().enumerate() {
-                meant[column] = self.part(&self.terms[*term], place, level);
+                wanted[column] = self.part(&self.terms[*term], place, level);
             }
         }
-        let weights = model.factor.coefficients(&meant);
-        let own = model.terms.iter().flat_map(|term| self.columns[*term].clone());
+        let weights = model.factor.coefficients(&wanted);
+        let term_columns = model.terms.iter().flat_map(|term| self.columns[*term].clone());
         let is_told =
-            |column: usize| (dot(&self.products[column], &weights) - meant[column]).abs() < SAME;
-        let is_told = (0..=self.blocks).chain(own).all(is_told);
-        is_told.then(|| (dot(&weights, products), dot(&weights, &meant)))
+            |column: usize| (dot(&self.products[column], &weights) - wanted[column]).abs() < SAME;
+        let is_told = (0..=self.blocks).chain(term_columns).all(is_told);
+        is_told.then(|| (dot(&weights, products), dot(&weights, &wanted)))
     }
 
     /// The part that a column of a term has among the combinations with a level of an axis.

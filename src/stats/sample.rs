@@ -41,8 +41,8 @@ pub(super) fn scaled(sample: &[f64]) -> (Vec<f64>, f64) {
 
 /// The sum of squared deviations from the mean.
 pub(super) fn squares(sample: &[f64]) -> f64 {
-    let mean = mean(sample);
-    sample.iter().map(|x| (x - mean).powi(2)).sum()
+    let sample_mean = mean(sample);
+    sample.iter().map(|x| (x - sample_mean).powi(2)).sum()
 }
 
 /// Whether a measure of spread is one: neither nothing, nor NaN or infinite.
@@ -56,12 +56,12 @@ pub(crate) fn sd(sample: &[f64]) -> f64 {
         return f64::NAN;
     }
     // The squares of numbers near the ends of the range would be nothing or infinite.
-    let mean = mean(sample);
-    let scale = sample.iter().map(|x| (x - mean).abs()).fold(0.0, f64::max);
+    let sample_mean = mean(sample);
+    let scale = sample.iter().map(|x| (x - sample_mean).abs()).fold(0.0, f64::max);
     if !has_spread(scale) {
         return if sample.iter().all(|x| x.is_finite()) { scale } else { f64::NAN };
     }
-    let squares: f64 = sample.iter().map(|x| ((x - mean) / scale).powi(2)).sum();
+    let squares: f64 = sample.iter().map(|x| ((x - sample_mean) / scale).powi(2)).sum();
     scale * (squares / (sample.len() - 1) as f64).sqrt()
 }
 
@@ -74,8 +74,8 @@ pub(super) fn sorted(sample: &[f64]) -> Vec<f64> {
 
 /// A quantile of an ascending sample, linear between its neighbours (type 7 of Hyndman and Fan, as numpy and R).
 fn quantile(sorted: &[f64], q: f64) -> f64 {
-    let at = q * (sorted.len() - 1) as f64;
-    let (low, part) = (at.floor() as usize, at.fract());
+    let position = q * (sorted.len() - 1) as f64;
+    let (low, part) = (position.floor() as usize, position.fract());
     let high = (low + 1).min(sorted.len() - 1);
     // Between infinities of one sign there is nothing to interpolate.
     if part == 0.0 || sorted[low] == sorted[high] {

@@ -29,20 +29,20 @@ impl Cells {
     /// The combinations of these levels. Blocks count if each has each combination at most once, and if they are linked: then what differs
     /// between two is known from combinations that several have.
     pub(super) fn of(levels: &Levels, blocks: &[usize]) -> Self {
-        let mut known: HashMap<&[usize], usize> = HashMap::new();
-        let mut of = Vec::with_capacity(levels.len());
+        let mut cell_numbers: HashMap<&[usize], usize> = HashMap::new();
+        let mut cell_of_row = Vec::with_capacity(levels.len());
         let mut sizes = Vec::new();
         for level in levels {
-            let next = known.len();
-            let cell = *known.entry(level).or_insert(next);
+            let next_number = cell_numbers.len();
+            let cell = *cell_numbers.entry(level).or_insert(next_number);
             if cell == sizes.len() {
                 sizes.push(0);
             }
             sizes[cell] += 1;
-            of.push(cell);
+            cell_of_row.push(cell);
         }
-        let blocks = Blocks::of(&of, &sizes, blocks);
-        Self { of, sizes, blocks }
+        let blocks = Blocks::of(&cell_of_row, &sizes, blocks);
+        Self { of: cell_of_row, sizes, blocks }
     }
 
     /// The blocks that count, of each observation; empty where none do.
@@ -101,8 +101,13 @@ impl Cells {
             .iter()
             .map(|cell| mean(&cell.iter().map(|b| adds[*b]).collect::<Vec<_>>()))
             .collect();
-        let own = self.of.iter().zip(&blocks.of).map(|(cell, b)| adds[*b] - in_cells[*cell]);
-        self.of.iter().zip(own).map(|(cell, own)| means[*cell] + own).collect()
+        let corrections =
+            self.of.iter().zip(&blocks.of).map(|(cell, b)| adds[*b] - in_cells[*cell]);
+        self.of
+            .iter()
+            .zip(corrections)
+            .map(|(cell, correction)| means[*cell] + correction)
+            .collect()
     }
 }
 

@@ -98,13 +98,13 @@ impl Header {
     /// What [`Self::word`] has made; none when it is [`LONG`] or nothing of ours.
     pub(super) fn of_word(word: u64) -> Option<Self> {
         let op = *Op::ALL.get(((word & 7) as usize).checked_sub(1)?)?;
-        let rest = word >> 19;
-        let kind = match rest & 3 {
+        let kind_bits = word >> 19;
+        let kind = match kind_bits & 3 {
             0 => None,
             ndim => Some(Kind {
-                form: *Form::ALL.get((rest >> 2 & 7) as usize)?,
-                dtype: *Dtype::ALL.get((rest >> 5 & 15) as usize)?,
-                shape: if ndim == 1 { Vec::new() } else { vec![rest >> 9] },
+                form: *Form::ALL.get((kind_bits >> 2 & 7) as usize)?,
+                dtype: *Dtype::ALL.get((kind_bits >> 5 & 15) as usize)?,
+                shape: if ndim == 1 { Vec::new() } else { vec![kind_bits >> 9] },
             }),
         };
         Some(Self { op, options: (word >> 3) as u16, kind, tail: 0 })

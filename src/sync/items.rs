@@ -144,11 +144,11 @@ type Refusal<'a> = (&'a Vec<String>, &'a String);
 
 /// A value that cannot be sent, where, and why.
 fn cannot_be_sent(refusals: &[(Refusal<'_>, Vec<usize>)]) -> Fault {
-    let told = refusals.iter().map(|((key, why), who)| match key.as_slice() {
+    let sentences = refusals.iter().map(|((key, why), who)| match key.as_slice() {
         [] => format!("{}: {why}", say::ranks(who)),
         key => format!("{}, key `{}`: {why}", say::ranks(who), say::key(key)),
     });
-    Fault::request(say::list(told, "; ")).hint(SENDABLE)
+    Fault::request(say::list(sentences, "; ")).hint(SENDABLE)
 }
 
 /// The numbers of one item.
@@ -161,7 +161,7 @@ pub(super) struct Piece<'a> {
 
 /// Everyone's numbers of each item, in rank order.
 pub(super) fn carry(peers: &mut dyn Peers, pieces: &[Piece<'_>]) -> Result<Vec<Vec<u8>>, Fault> {
-    let mut all = vec![Vec::new(); pieces.len()];
+    let mut received = vec![Vec::new(); pieces.len()];
     let (packed, alone): (Vec<usize>, Vec<usize>) =
         (0..pieces.len()).partition(|i| pieces.len() > 1 && total(&pieces[*i].lens) < PACKED);
     if !packed.is_empty() {
@@ -170,19 +170,19 @@ pub(super) fn carry(peers: &mut dyn Peers, pieces: &[Piece<'_>]) -> Result<Vec<V
         let lens: Vec<usize> =
             ranks.clone().map(|r| packed.iter().map(|i| pieces[*i].lens[r]).sum()).collect();
         let bytes = gather_bytes(peers, &mine, &lens)?;
-        let mut rest = bytes.as_slice();
+        let mut unread = bytes.as_slice();
         for rank in ranks {
             for i in &packed {
-                let (piece, after) = rest.split_at(pieces[*i].lens[rank]);
-                all[*i].extend_from_slice(piece);
-                rest = after;
+                let (piece, after) = unread.split_at(pieces[*i].lens[rank]);
+                received[*i].extend_from_slice(piece);
+                unread = after;
             }
         }
     }
     for i in alone {
-        all[i] = gather_bytes(peers, &pieces[i].mine, &pieces[i].lens)?;
+        received[i] = gather_bytes(peers, &pieces[i].mine, &pieces[i].lens)?;
     }
-    Ok(all)
+    Ok(received)
 }
 
 /// The bytes of all ranks in rank order; no call if no rank has any.
@@ -191,9 +191,9 @@ pub(super) fn gather_bytes(
     mine: &[u8],
     lens: &[usize],
 ) -> Result<Vec<u8>, Fault> {
-    let mut all = vec![0; total(lens)];
-    gather_into(peers, mine, lens, &mut all)?;
-    Ok(all)
+    let mut gathered = vec![0; total(lens)];
+    gather_into(peers, mine, lens, &mut gathered)?;
+    Ok(gathered)
 }
 
 /// [`gather_bytes`] into a place of the right length.

@@ -40,33 +40,38 @@ impl Meeting {
         tail: &[u8],
     ) -> Result<Self, Fault> {
         let lens: Vec<usize> = headers.iter().map(|header| header.tail as usize).collect();
-        let all = items::gather_bytes(peers, tail, &lens)?;
-        let mut rest = all.as_slice();
-        let tails = lens.iter().map(|len| rest.split_off(..*len).unwrap_or_default().to_vec());
+        let gathered = items::gather_bytes(peers, tail, &lens)?;
+        let mut unread = gathered.as_slice();
+        let tails = lens.iter().map(|len| unread.split_off(..*len).unwrap_or_default().to_vec());
         Ok(Self { tails: tails.collect(), headers })
     }
 
     /// Whether all ranks do the same in the same way.
     pub(super) fn agree(&self) -> Result<(), Fault> {
-        let with = |op| (0..self.headers.len()).filter(move |r| self.headers[*r].op == op);
+        let ranks_with = |op| (0..self.headers.len()).filter(move |r| self.headers[*r].op == op);
         let texts = |op| {
-            let told = say::groups(with(op).map(|r| (r, String::from_utf8_lossy(&self.tails[r]))));
-            say::list(told.iter().map(|(text, who)| format!("{}: {text}", say::ranks(who))), "; ")
+            let text_groups =
+                say::groups(ranks_with(op).map(|r| (r, String::from_utf8_lossy(&self.tails[r]))));
+            say::list(
+                text_groups.iter().map(|(text, who)| format!("{}: {text}", say::ranks(who))),
+                "; ",
+            )
         };
-        if with(Op::Broken).next().is_some() {
+        if ranks_with(Op::Broken).next().is_some() {
             return Err(Fault::request(texts(Op::Broken))
                 .hint("docs/sync-protocol.md says what a request looks like"));
         }
-        if with(Op::Absent).next().is_some() {
+        if ranks_with(Op::Absent).next().is_some() {
             return Err(Fault::request(texts(Op::Absent))
                 .hint("every rank must make the same syncs, as often as the others"));
         }
         let Some(first) = self.headers.first() else { return Ok(()) };
         if self.headers.iter().any(|header| header.op != first.op) {
-            let what = say::by_rank(&self.headers.iter().map(|h| h.op).collect::<Vec<_>>(), |op| {
-                format!("`{}`", op.name())
-            });
-            return Err(Fault::request(format!("the ranks ask for different things: {what}"))
+            let requests =
+                say::by_rank(&self.headers.iter().map(|h| h.op).collect::<Vec<_>>(), |op| {
+                    format!("`{}`", op.name())
+                });
+            return Err(Fault::request(format!("the ranks ask for different things: {requests}"))
                 .hint("every rank must make the same syncs in the same order"));
         }
         let settings: Vec<Vec<(&str, String)>> =
@@ -74,8 +79,10 @@ impl Meeting {
         for (i, (name, _)) in settings[0].iter().enumerate() {
             let values: Vec<&String> = settings.iter().map(|rank| &rank[i].1).collect();
             if values.iter().any(|value| *value != values[0]) {
-                let what = say::by_rank(&values, |value| (*value).clone());
-                return Err(Fault::request(format!("the ranks disagree on `{name}`: {what}")));
+                let rank_settings = say::by_rank(&values, |value| (*value).clone());
+                return Err(Fault::request(format!(
+                    "the ranks disagree on `{name}`: {rank_settings}"
+                )));
             }
         }
         Ok(())
@@ -115,9 +122,9 @@ pub(super) fn announce(
         return Ok(Said::Same);
     }
     if words.clone().any(|word| word == header::LONG) {
-        let mut said = vec![0; world * header::SIZE];
-        peers.all_gather(&header(), &mut said)?;
-        let (chunks, _) = said.as_chunks();
+        let mut header_bytes = vec![0; world * header::SIZE];
+        peers.all_gather(&header(), &mut header_bytes)?;
+        let (chunks, _) = header_bytes.as_chunks();
         let headers = chunks.iter().map(Header::decode).collect::<Option<_>>();
         return headers.map(Said::Headers).ok_or_else(garbled);
     }

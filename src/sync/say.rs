@@ -43,10 +43,10 @@ pub(super) fn groups<T: PartialEq>(all: impl Iterator<Item = (usize, T)>) -> Vec
 /// The first four, and how many more there are.
 pub(super) fn list(parts: impl IntoIterator<Item = String>, between: &str) -> String {
     let parts: Vec<String> = parts.into_iter().collect();
-    let told = parts.len().min(4);
-    let text = parts[..told].join(between);
-    if told < parts.len() {
-        format!("{text}{between}and {} more", parts.len() - told)
+    let n_listed = parts.len().min(4);
+    let text = parts[..n_listed].join(between);
+    if n_listed < parts.len() {
+        format!("{text}{between}and {} more", parts.len() - n_listed)
     } else {
         text
     }

@@ -39,11 +39,11 @@ pub fn gather_slice_into<T: Element>(
     meeting.agree()?;
     let kinds: Vec<Kind> = meeting.headers.into_iter().filter_map(|header| header.kind).collect();
     if kinds.iter().any(|kind| kind.dtype != T::DTYPE) {
-        let told =
+        let types =
             say::by_rank(&kinds.iter().map(|kind| kind.dtype).collect::<Vec<_>>(), |dtype| {
                 format!("`{}`", dtype.name())
             });
-        return Err(Fault::request(format!("the ranks bring different types: {told}")));
+        return Err(Fault::request(format!("the ranks bring different types: {types}")));
     }
     let lens: Vec<usize> = kinds.iter().map(|kind| kind.count() * size_of::<T>()).collect();
     all.resize(kinds.iter().map(Kind::count).sum(), T::zeroed());

@@ -27,7 +27,7 @@ pub(crate) fn try_run<T: Send>(
 ) -> Vec<std::thread::Result<T>> {
     let world = Arc::new(World::new(n));
     let world = &world;
-    let one = |rank| {
+    let run_rank = |rank| {
         let mut peers = Threads { rank, world: Arc::clone(world) };
         let end = catch_unwind(AssertUnwindSafe(|| body(&mut peers)));
         world.leave(rank, if end.is_ok() { "returned" } else { "panicked" });
@@ -35,7 +35,7 @@ pub(crate) fn try_run<T: Send>(
     };
     std::thread::scope(|scope| {
         let start = |rank| {
-            let thread = std::thread::Builder::new().spawn_scoped(scope, move || one(rank));
+            let thread = std::thread::Builder::new().spawn_scoped(scope, move || run_rank(rank));
             thread.inspect_err(|_| world.leave(rank, "could not be started"))
         };
         let started: Vec<_> = (0..n).map(start).collect();
@@ -105,7 +105,7 @@ impl World {
     /// Contributes something, waits for the others, and takes all contributions.
     fn meet(&self, rank: u32, call: Call, bytes: &[u8]) -> Result<Arc<[Brought]>, Fault> {
         let mut state = self.lock();
-        let before = state.calls;
+        let calls_before = state.calls;
         state.brought[rank as usize] = Some((call, Arc::from(bytes)));
         if let Some(all) = state.brought.iter().cloned().collect::<Option<Vec<_>>>() {
             state.met = Arc::from(all);
@@ -113,12 +113,12 @@ impl World {
             state.calls += 1;
             self.changed.notify_all();
         }
-        while state.calls == before {
+        while state.calls == calls_before {
             let gone = state.gone.iter().enumerate().filter_map(|(r, how)| Some((r, (*how)?)));
             let gone = say::groups(gone);
             if !gone.is_empty() {
-                let told = gone.iter().map(|(how, who)| format!("{} {how}", say::ranks(who)));
-                return Err(Fault::machine(say::list(told, "; ")));
+                let departures = gone.iter().map(|(how, who)| format!("{} {how}", say::ranks(who)));
+                return Err(Fault::machine(say::list(departures, "; ")));
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -138,17 +138,17 @@ impl Threads {
         all: &mut [u8],
     ) -> Result<(), Fault> {
         let met = self.world.meet(self.rank, call, mine)?;
-        let mut rest = all;
+        let mut unfilled = all;
         for (rank, (_, piece)) in met.iter().enumerate() {
-            if lens(rank) != piece.len() || rest.len() < piece.len() {
+            if lens(rank) != piece.len() || unfilled.len() < piece.len() {
                 let (due, came) = (lens(rank), piece.len());
                 return Err(bug(format_args!(
                     "rank {rank} sent {came} bytes where {due} were due"
                 )));
             }
-            let (place, after) = rest.split_at_mut(piece.len());
+            let (place, after) = unfilled.split_at_mut(piece.len());
             place.copy_from_slice(piece);
-            rest = after;
+            unfilled = after;
         }
         Ok(())
     }

@@ -70,11 +70,11 @@ fn assign<K: PartialEq + Copy>(
     let mut groups = Vec::new();
     for &number in order {
         let Parameter { elements, width, kind } = parameters[number];
-        let at = open.iter().position(|open| open.kind == kind).unwrap_or_else(|| {
+        let bucket_index = open.iter().position(|open| open.kind == kind).unwrap_or_else(|| {
             open.push(Open { kind, group: Vec::new(), bytes: 0, limit: 0 });
             open.len() - 1
         });
-        let bucket = &mut open[at];
+        let bucket = &mut open[bucket_index];
         bucket.group.push(number);
         bucket.bytes += elements * width;
         if limits.get(bucket.limit).is_some_and(|limit| bucket.bytes >= *limit) {

@@ -25,8 +25,9 @@ impl Mt19937 {
     pub(crate) fn new(seed: u64) -> Self {
         let mut state = [seed as u32; N];
         for i in 1..N {
-            let last = state[i - 1];
-            state[i] = 1_812_433_253_u32.wrapping_mul(last ^ (last >> 30)).wrapping_add(i as u32);
+            let previous = state[i - 1];
+            state[i] =
+                1_812_433_253_u32.wrapping_mul(previous ^ (previous >> 30)).wrapping_add(i as u32);
         }
         Self { state, words: [0; N], next: N }
     }
@@ -95,20 +96,20 @@ pub(crate) fn randperm32(n: u32, seed: u64) -> Vec<u32> {
 fn swapped(n: u32, stream: &mut Mt19937) -> Vec<u32> {
     let mut order: Vec<u32> = (0..n).collect();
     let mut ahead = [0_u32; N];
-    let mut rest = order.as_mut_slice();
-    while rest.len() > 1 {
+    let mut unshuffled = order.as_mut_slice();
+    while unshuffled.len() > 1 {
         stream.refill();
-        let steps = (rest.len() - 1).min(N);
+        let steps = (unshuffled.len() - 1).min(N);
         // All remainders first: the divisions then run several at a time, and the swaps, which wait
         // for memory, one behind the other.
-        let left = rest.len() as u32;
+        let n_unshuffled = unshuffled.len() as u32;
         for ((ahead, word), k) in ahead.iter_mut().zip(&stream.words).zip(0..) {
-            *ahead = remainder(*word, left.wrapping_sub(k).max(1));
+            *ahead = remainder(*word, n_unshuffled.wrapping_sub(k).max(1));
         }
         for (k, ahead) in ahead[..steps].iter().enumerate() {
-            rest.swap(k, k + *ahead as usize);
+            unshuffled.swap(k, k + *ahead as usize);
         }
-        rest = &mut rest[steps..];
+        unshuffled = &mut unshuffled[steps..];
     }
     order
 }
@@ -122,17 +123,17 @@ fn remainder(word: u32, divisor: u32) -> u32 {
     const MAGIC: f64 = (1_u64 << 52) as f64;
     let float = |x: u32| f64::from_bits(MAGIC.to_bits() | u64::from(x)) - MAGIC;
     let quotient = (float(word) / float(divisor) + MAGIC).to_bits() as u32;
-    let rest = word.wrapping_sub(quotient.wrapping_mul(divisor));
-    rest.wrapping_add(divisor & ((rest as i32) >> 31) as u32)
+    let difference = word.wrapping_sub(quotient.wrapping_mul(divisor));
+    difference.wrapping_add(divisor & ((difference as i32) >> 31) as u32)
 }
 
 /// [`LARGE`] elements or more: each is put in at a place chosen by a remainder of 64 bits.
 fn inside_out<T: Copy>(n: u64, stream: &mut Mt19937, element: impl Fn(u64) -> T) -> Vec<T> {
     let mut order = Vec::with_capacity(n as usize);
     for i in 0..n {
-        let place = stream.next_u64() % (i + 1);
+        let swap_with = stream.next_u64() % (i + 1);
         order.push(element(i));
-        order.swap(place as usize, i as usize);
+        order.swap(swap_with as usize, i as usize);
     }
     order
 }

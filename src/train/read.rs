@@ -79,7 +79,7 @@ impl de::Error for Wrong {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        let found = match found {
+        let found_words = match found {
             Unexpected::Str(text) => format!("the text `{text}`"),
             Unexpected::Bool(value) => format!("`{value}`"),
             Unexpected::Unsigned(number) => format!("`{number}`"),
@@ -104,7 +104,7 @@ impl de::Error for Wrong {
             other if other.contains("struct ") || other.contains("enum ") => "a table".to_owned(),
             other => other.to_owned(),
         };
-        Self::Type { expected, found }
+        Self::Type { expected, found: found_words }
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {

@@ -35,8 +35,8 @@ impl Span {
 ///   `three_phase=False`.
 /// * `plateau`: the rate it begins with; [`Plateau`] lowers it.
 pub fn rate(schedule: &Schedule, span: Span, step: u64) -> f64 {
-    let last = span.steps() - 1;
-    let step = step.min(last);
+    let last_step = span.steps() - 1;
+    let step = step.min(last_step);
     match *schedule {
         Schedule::Constant | Schedule::Plateau { .. } => span.base,
         Schedule::Step { every, gamma } => {
@@ -48,18 +48,18 @@ pub fn rate(schedule: &Schedule, span: Span, step: u64) -> f64 {
             if step < rising {
                 return span.base * (step + 1) as f64 / (rising + 1) as f64;
             }
-            falling(span.base, min, part(step - rising, last.saturating_sub(rising)))
+            falling(span.base, min, part(step - rising, last_step.saturating_sub(rising)))
         }
         Schedule::OneCycle { rise, first_factor, last_factor } => {
-            let first = span.base / first_factor;
+            let first_rate = span.base / first_factor;
             // torch counts the phases so; the first may end before step 0.
             let top = rise * span.steps() as f64 - 1.0;
-            let (step, last) = (step as f64, last as f64);
+            let (step, last_step) = (step as f64, last_step as f64);
             if step <= top {
                 let upto = if top > 0.0 { step / top } else { 1.0 };
-                falling(first, span.base, upto)
+                falling(first_rate, span.base, upto)
             } else {
-                falling(span.base, first / last_factor, (step - top) / (last - top))
+                falling(span.base, first_rate / last_factor, (step - top) / (last_step - top))
             }
         }
     }

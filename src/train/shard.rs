@@ -77,7 +77,7 @@ impl Shards {
             return Err(Fault::request(format!("the shard map names rank {rank} of {ranks}"))
                 .hint("ranks are counted from 0"));
         }
-        let mut all = vec![Vec::new(); world as usize];
+        let mut ranges_of_ranks = vec![Vec::new(); world as usize];
         let starts = places(files);
         for (rank, items) in map {
             for item in items {
@@ -85,14 +85,14 @@ impl Shards {
                     Item::File(name) => starts[number(files, *rank, name)?].clone(),
                     Item::Range([first, end]) => whole(&starts, *rank, *first, *end)?,
                 };
-                all[*rank as usize].push(range);
+                ranges_of_ranks[*rank as usize].push(range);
             }
         }
-        disjoint(&all)?;
+        disjoint(&ranges_of_ranks)?;
         if rest == Rest::Refuse {
-            complete(files, &all)?;
+            complete(files, &ranges_of_ranks)?;
         }
-        Self::checked(files, all)
+        Self::checked(files, ranges_of_ranks)
     }
 
     /// What each rank reads, in rank order.
@@ -176,12 +176,12 @@ fn disjoint(all: &[Vec<Range<u64>>]) -> Result<(), Fault> {
         if b.start < a.end {
             let both = spoken(&(b.start..a.end.min(b.end)));
             let (one, other) = (one.min(other), one.max(other));
-            let who = if one == other {
+            let conflict = if one == other {
                 format!("rank {one} is given {both} twice")
             } else {
                 format!("ranks {one} and {other} are both given {both}")
             };
-            return Err(Fault::request(who).hint("give each sample to one rank, once"));
+            return Err(Fault::request(conflict).hint("give each sample to one rank, once"));
         }
     }
     Ok(())
@@ -194,10 +194,10 @@ fn complete(files: &[File], all: &[Vec<Range<u64>>]) -> Result<(), Fault> {
     let mut upto = 0;
     for (range, _) in sorted(all).into_iter().chain([(n..n, 0)]) {
         if range.start > upto {
-            let left = spoken(&(upto..range.start));
+            let left_out = spoken(&(upto..range.start));
             let file = starts.iter().position(|file| file.contains(&upto));
             let name = file.map_or("", |k| files[k].name.as_str());
-            return Err(Fault::request(format!("no rank is given {left} (file `{name}`)"))
+            return Err(Fault::request(format!("no rank is given {left_out} (file `{name}`)"))
                 .hint("give them to a rank"));
         }
         upto = range.end;

@@ -17,10 +17,11 @@ use crate::words;
 pub(super) fn examine(calls: &mut Calls, profile: &Site, vars: &Vars) -> Option<Vec<Check>> {
     let path = vars.get("PATH").map_or("", String::as_str);
     let program = disk::program_on(path, "qstat")?;
-    let asked = calls.make(&["qstat", "--version"].map(str::to_owned));
-    let said = asked.map_or_else(|e| e.to_string(), |o| format!("{}{}", o.stdout, o.stderr));
+    let answer = calls.make(&["qstat", "--version"].map(str::to_owned));
+    let version_words =
+        answer.map_or_else(|e| e.to_string(), |o| format!("{}{}", o.stdout, o.stderr));
     let source = disk::read_at(&disk::real(&program), 0, 4096).unwrap_or_default();
-    Some(match kind(&String::from_utf8_lossy(&source), &said) {
+    Some(match kind(&String::from_utf8_lossy(&source), &version_words) {
         Kind::Pbs(version) => {
             let mut checks = of_server(calls, &version);
             checks.push(throttle(&version));
@@ -82,8 +83,8 @@ impl Version {
 /// Distinguishes the kinds of qstat by the beginning of the program and its output for `--version`.
 fn kind(source: &str, said: &str) -> Kind {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.clone().next().unwrap_or("nothing").to_owned();
-    if let Some(text) = first.strip_prefix("pbs_version = ") {
+    let first_line = lines.clone().next().unwrap_or("nothing").to_owned();
+    if let Some(text) = first_line.strip_prefix("pbs_version = ") {
         let major = text.split('.').next().and_then(|n| n.parse().ok()).unwrap_or(0);
         return Kind::Pbs(Version { text: text.to_owned(), major });
     }
@@ -94,10 +95,10 @@ fn kind(source: &str, said: &str) -> Kind {
         return Kind::Torque(version);
     }
     let is_perl = source.starts_with("#!") && source.lines().any(|l| l.starts_with("use Slurm"));
-    if is_perl || first == "Unknown option: version" {
+    if is_perl || first_line == "Unknown option: version" {
         return Kind::SlurmWrappers;
     }
-    Kind::Other(first)
+    Kind::Other(first_line)
 }
 
 fn of_server(calls: &mut Calls, version: &Version) -> Vec<Check> {
@@ -137,21 +138,21 @@ fn server_checks(named: &str, answer: &Value) -> Vec<Check> {
     let (name, server) = first_of(answer, "Server");
     let state = text(&server, "server_state");
     let idle = text(&server, "scheduling") == "False";
-    let seen = format!("{named}, server {name} ({state})");
+    let server_words = format!("{named}, server {name} ({state})");
     let mut checks = vec![if idle {
         check(
             "scheduler",
             Severity::Note,
-            format!("{seen}, scheduling is off"),
+            format!("{server_words}, scheduling is off"),
             "jobs will wait until an administrator turns it on",
         )
     } else {
-        check("scheduler", Severity::Ok, seen, "")
+        check("scheduler", Severity::Ok, server_words, "")
     }];
     checks.push(if text(&server, "job_history_enable") == "True" {
-        let kept = text(&server, "job_history_duration");
-        let kept = if kept.is_empty() { "two weeks".to_owned() } else { kept };
-        check("history", Severity::Ok, format!("job_history_enable: ended jobs can be asked for during {kept}"), "")
+        let history = text(&server, "job_history_duration");
+        let history_words = if history.is_empty() { "two weeks".to_owned() } else { history };
+        check("history", Severity::Ok, format!("job_history_enable: ended jobs can be asked for during {history_words}"), "")
     } else {
         check(
             "history",
@@ -163,11 +164,11 @@ fn server_checks(named: &str, answer: &Value) -> Vec<Check> {
     let limits = limits(&server);
     let size = &server["max_array_size"];
     let size = size.as_u64().map_or_else(|| "unknown".into(), words::thousands);
-    let seen = format!(
+    let limit_words = format!(
         "max_array_size {size}{}",
         limits.iter().map(|l| format!("; {l}")).collect::<String>()
     );
-    checks.push(check("limits", Severity::Ok, seen, ""));
+    checks.push(check("limits", Severity::Ok, limit_words, ""));
     checks
 }
 
@@ -188,48 +189,48 @@ const QUEUES_SHOWN: usize = 20;
 
 fn queue_checks(answer: &Value, default: &str) -> Vec<Check> {
     let none = Map::new();
-    let all = answer["Queue"].as_object().unwrap_or(&none);
-    let mut checks: Vec<Check> = all
+    let queues = answer["Queue"].as_object().unwrap_or(&none);
+    let mut checks: Vec<Check> = queues
         .iter()
         .take(QUEUES_SHOWN)
         .map(|(name, queue)| of_queue(name, queue, name == default))
         .collect();
-    if all.len() > QUEUES_SHOWN {
-        let more = words::count((all.len() - QUEUES_SHOWN) as u64, "further queue");
-        checks.push(check("queue", Severity::Ok, format!("{more}: `qstat -Q`"), ""));
+    if queues.len() > QUEUES_SHOWN {
+        let further = words::count((queues.len() - QUEUES_SHOWN) as u64, "further queue");
+        checks.push(check("queue", Severity::Ok, format!("{further}: `qstat -Q`"), ""));
     }
     checks
 }
 
 fn of_queue(name: &str, queue: &Value, is_default: bool) -> Check {
-    let mut seen = vec![if is_default { format!("{name} (default)") } else { name.to_owned() }];
-    let to = text(queue, "route_destinations");
-    if !to.is_empty() {
-        seen.push(format!("hands jobs on to {to}"));
+    let mut findings = vec![if is_default { format!("{name} (default)") } else { name.to_owned() }];
+    let destinations = text(queue, "route_destinations");
+    if !destinations.is_empty() {
+        findings.push(format!("hands jobs on to {destinations}"));
     }
     let walltime = text(&queue["resources_max"], "walltime");
     if !walltime.is_empty() {
-        seen.push(format!("walltime up to {walltime}"));
+        findings.push(format!("walltime up to {walltime}"));
     }
     if let Some(size) = queue["max_array_size"].as_u64() {
-        seen.push(format!("max_array_size {}", words::thousands(size)));
+        findings.push(format!("max_array_size {}", words::thousands(size)));
     }
-    seen.extend(limits(queue));
+    findings.extend(limits(queue));
     let (verdict, todo) = match (text(queue, "enabled").as_str(), text(queue, "started").as_str()) {
         ("False", _) => {
-            seen.push("takes no jobs".to_owned());
+            findings.push("takes no jobs".to_owned());
             (
                 Severity::Note,
                 "name another one: `[scheduler] partition` in the site profile or the plan",
             )
         }
         (_, "False") => {
-            seen.push("starts no jobs".to_owned());
+            findings.push("starts no jobs".to_owned());
             (Severity::Note, "jobs wait there until an administrator starts it")
         }
         _ => (Severity::Ok, ""),
     };
-    check("queue", verdict, seen.join(", "), todo)
+    check("queue", verdict, findings.join(", "), todo)
 }
 
 fn throttle(version: &Version) -> Check {

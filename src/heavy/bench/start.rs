@@ -25,8 +25,8 @@ use crate::train::samples::Samples;
 pub(super) fn run(file: &Path, began: f64) -> Result<()> {
     let mut done = Vec::new();
     let mut mark = || {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        done.push(format!("{:e}", now.as_secs_f64() - began));
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        done.push(format!("{:e}", since_epoch.as_secs_f64() - began));
     };
     mark();
     let config: Config = serde_json::from_slice(&disk::read_bytes(file)?)?;
@@ -53,9 +53,9 @@ pub(super) fn run(file: &Path, began: f64) -> Result<()> {
     let mut ddp = Ddp::new(model.parameters(), model.buffers(), sums, DdpOptions::default())?;
     let mut optimizer = Optimizer::new(&config.optimizer, model.parameters())?;
     mark();
-    let taken = feed.take()?;
-    let mean = loss(config.loss, &model.forward(&taken.x, true)?, &taken.y)?;
-    ddp.backward(&mean, 1.0, true)?;
+    let tensors = feed.take()?;
+    let mean_loss = loss(config.loss, &model.forward(&tensors.x, true)?, &tensors.y)?;
+    ddp.backward(&mean_loss, 1.0, true)?;
     ddp.finish()?;
     optimizer.step(config.optimizer.lr())?;
     mark();

@@ -56,12 +56,12 @@ pub(super) fn run(world: &World, orders: &mut Orders, model: &str, overlap: bool
     let mut step = || -> Result<f64> {
         ddp.zero_grad()?;
         let outputs = model.forward(&x, true)?;
-        let mean = loss(Loss::CrossEntropy, &outputs, &y)?;
-        let _ = mean.f_double_value(&[]).or_fault()?;
+        let mean_loss = loss(Loss::CrossEntropy, &outputs, &y)?;
+        let _ = mean_loss.f_double_value(&[]).or_fault()?;
         no_grad(|| correct(Loss::CrossEntropy, &outputs.detach(), &y))?;
         let word = Word { samples: BATCH as u64, ..Word::default() };
         let heard = word.exchange(&mut *peers)?;
-        ddp.backward(&mean, weight(word.samples, heard.samples), true)?;
+        ddp.backward(&mean_loss, weight(word.samples, heard.samples), true)?;
         ddp.finish()?;
         optimizer.step(RATE)?;
         Ok(ddp.take_waited().as_secs_f64())

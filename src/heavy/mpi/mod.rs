@@ -140,14 +140,14 @@ impl World {
 
     /// Pieces one after the other, each from its owner: for more bytes than MPI counts.
     fn pass_around(&mut self, mine: &[u8], lens: &[usize], all: &mut [u8]) -> Result<(), Fault> {
-        let mut rest = all;
+        let mut unfilled = all;
         for (root, len) in lens.iter().enumerate() {
-            let (piece, after) = rest.split_at_mut(*len);
+            let (piece, after) = unfilled.split_at_mut(*len);
             if root == self.rank as usize {
                 piece.copy_from_slice(mine);
             }
             self.broadcast(root as u32, piece)?;
-            rest = after;
+            unfilled = after;
         }
         Ok(())
     }
@@ -266,8 +266,8 @@ pub(crate) fn cuda_aware() -> Option<bool> {
 
 /// The library's name in short: the first line, up to the first comma.
 fn library_line() -> String {
-    let all = library();
-    let line = all.lines().next().unwrap_or_default();
+    let library_text = library();
+    let line = library_text.lines().next().unwrap_or_default();
     line.split(',').next().unwrap_or_default().trim().to_owned()
 }
 
@@ -293,8 +293,8 @@ fn check(call: &str, code: c_int) -> Result<(), Fault> {
     let mut text: Vec<c_char> = vec![0; 4096];
     let mut len = 0;
     // SAFETY: the buffer has more room than the library uses.
-    let known = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr(), &mut len) } == 0;
-    let text = if known { string(&text) } else { format!("error {code}") };
+    let has_text = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr(), &mut len) } == 0;
+    let text = if has_text { string(&text) } else { format!("error {code}") };
     Err(Fault::machine(format!("{call} failed: {text}")))
 }
 
@@ -315,9 +315,9 @@ fn string(text: &[c_char]) -> String {
 
 /// A panic would unwind into the end of this process while the other ranks wait for it.
 fn abort_on_panic() {
-    let before = std::panic::take_hook();
+    let previous_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        before(panic);
+        previous_hook(panic);
         abort_all(PANIC);
     }));
 }

@@ -29,7 +29,7 @@ impl World {
         // MPI reads and writes these buffers until the request is complete. An exchange that is left under way, by an error
         // or a panic, must keep them: they are freed below, after completion, and nowhere else.
         let mine = ManuallyDrop::new(mine.to_vec());
-        let mut all = ManuallyDrop::new(vec![0_u8; mine.len() * self.size as usize]);
+        let mut received = ManuallyDrop::new(vec![0_u8; mine.len() * self.size as usize]);
         // SAFETY: a constant of the library.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         // SAFETY: `mine` has `len` bytes and `all` has `size` times as many; both live until the request is complete.
@@ -38,7 +38,7 @@ impl World {
                 mine.as_ptr().cast(),
                 len,
                 ffi::RSMPI_UINT8_T,
-                all.as_mut_ptr().cast(),
+                received.as_mut_ptr().cast(),
                 len,
                 ffi::RSMPI_UINT8_T,
                 self.comm,
@@ -54,7 +54,7 @@ impl World {
             check("MPI_Test", code)?;
             if done != 0 {
                 drop(ManuallyDrop::into_inner(mine));
-                return Ok(ManuallyDrop::into_inner(all));
+                return Ok(ManuallyDrop::into_inner(received));
             }
             let pause = nap(looks)?;
             looks = looks.saturating_add(1);

@@ -98,8 +98,8 @@ impl Sums {
         kind: ffi::MPI_Datatype,
     ) -> Result<(), Fault> {
         self.world.check_alive()?;
-        let most = (self.world.limit / width).max(1);
-        for first in (0..len).step_by(most) {
+        let max_elements = (self.world.limit / width).max(1);
+        for first in (0..len).step_by(max_elements) {
             // SAFETY: a constant of the library.
             let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
             // SAFETY: the caller vouches for `len` numbers; `first` is one of them. The request is
@@ -108,7 +108,7 @@ impl Sums {
                 ffi::MPI_Iallreduce(
                     super::hpcsweep_mpi_in_place(),
                     numbers.byte_add(first * width),
-                    most.min(len - first) as c_int,
+                    max_elements.min(len - first) as c_int,
                     kind,
                     ffi::RSMPI_SUM,
                     self.world.comm,

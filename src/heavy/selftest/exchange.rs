@@ -9,7 +9,7 @@ use super::{Seen, common};
 use crate::mpi::{World, library};
 
 pub(super) fn run(world: &mut World) -> Result<Seen, Fault> {
-    let mut seen = vec![
+    let mut results = vec![
         ("library", library().lines().next().unwrap_or_default().to_owned()),
         ("threads", world.thread_level().to_owned()),
     ];
@@ -17,9 +17,9 @@ pub(super) fn run(world: &mut World) -> Result<Seen, Fault> {
     // Seven bytes a call: every exchange needs several.
     world.limit(7);
     let cut = all(world)?;
-    seen.push(("cut", common(world, if cut == usual { "the same" } else { "others" })?));
-    seen.push(("exchanged", common(world, &usual)?));
-    Ok(seen)
+    results.push(("cut", common(world, if cut == usual { "the same" } else { "others" })?));
+    results.push(("exchanged", common(world, &usual)?));
+    Ok(results)
 }
 
 /// One exchange of each kind, in words.

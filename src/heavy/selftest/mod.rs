@@ -23,13 +23,13 @@ type Seen = Vec<(&'static str, String)>;
 pub(crate) fn main(what: &str) -> ExitCode {
     let run = || {
         let mut world = World::init()?;
-        let seen = match what {
+        let results = match what {
             "mpi" => exchange::run(&mut world)?,
             "ddp" => training::run(&mut world)?,
             _ => return Err(Fault::request(format!("no self-test is called `{what}`"))),
         };
         if world.rank() == 0 {
-            for (name, value) in seen {
+            for (name, value) in results {
                 println!("{name}: {value}");
             }
         }
@@ -47,10 +47,10 @@ pub(crate) fn main(what: &str) -> ExitCode {
 
 /// The largest of every rank's numbers.
 fn largest(peers: &mut dyn Peers, mine: f64) -> Result<f64, Fault> {
-    let mut all = vec![0; 8 * peers.size() as usize];
-    peers.all_gather(&mine.to_le_bytes(), &mut all)?;
+    let mut gathered = vec![0; 8 * peers.size() as usize];
+    peers.all_gather(&mine.to_le_bytes(), &mut gathered)?;
     // NaN is larger than anything.
-    Ok(all
+    Ok(gathered
         .chunks(8)
         .map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap_or_default()))
         .fold(0.0, |a, b| if b.is_nan() || b > a { b } else { a }))
@@ -59,8 +59,8 @@ fn largest(peers: &mut dyn Peers, mine: f64) -> Result<f64, Fault> {
 /// A text that is the same on every rank, or the word `differs`.
 fn common(peers: &mut dyn Peers, mine: &str) -> Result<String, Fault> {
     let hash = blake3::hash(mine.as_bytes());
-    let mut all = vec![0; blake3::OUT_LEN * peers.size() as usize];
-    peers.all_gather(hash.as_bytes(), &mut all)?;
-    let is_same = all.chunks(blake3::OUT_LEN).all(|other| other == hash.as_bytes());
+    let mut hashes = vec![0; blake3::OUT_LEN * peers.size() as usize];
+    peers.all_gather(hash.as_bytes(), &mut hashes)?;
+    let is_same = hashes.chunks(blake3::OUT_LEN).all(|other| other == hash.as_bytes());
     Ok(if is_same { mine.to_owned() } else { "differs".to_owned() })
 }

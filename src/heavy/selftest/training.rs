@@ -40,7 +40,7 @@ pub(super) fn run(world: &mut World) -> Result<Seen, Fault> {
         return Err(Fault::request("this self-test is for 2 ranks"));
     }
     tch::set_num_threads(1);
-    let mut seen: Seen = Vec::new();
+    let mut results: Seen = Vec::new();
     let cases: [(&str, Case); 7] = [
         ("f64, 20 steps", F64),
         ("f32, 1 step", Case { kind: Kind::Float, steps: 1, ..F64 }),
@@ -55,21 +55,21 @@ pub(super) fn run(world: &mut World) -> Result<Seen, Fault> {
     ];
     for (name, case) in cases {
         let total: i64 = case.batches.concat().iter().sum();
-        let whole = Case { batches: &[&[total]], ..case };
-        let alone = train(&whole, 0, Box::new(Alone))?;
+        let one_batch = Case { batches: &[&[total]], ..case };
+        let alone = train(&one_batch, 0, Box::new(Alone))?;
         let together = train(&case, world.rank(), Box::new(world.sums()?))?;
         let difference = largest(world, difference(&alone, &together)?)?;
-        seen.push((name, format!("{difference:e}")));
+        results.push((name, format!("{difference:e}")));
     }
-    let first = digest(&train(&F64, world.rank(), Box::new(world.sums()?))?)?;
+    let uncut = digest(&train(&F64, world.rank(), Box::new(world.sums()?))?)?;
     world.limit(1000);
     let cut = digest(&train(&F64, world.rank(), Box::new(world.sums()?))?)?;
-    seen.push(("cut", if cut == first { "the same" } else { "others" }.to_owned()));
-    seen.push(("weights", common(world, &first)?));
-    seen.push(("unused", unused(world)?));
-    seen.push(("buffers", buffers(world)?));
-    seen.push(("another model", another_model(world)?));
-    Ok(seen)
+    results.push(("cut", if cut == uncut { "the same" } else { "others" }.to_owned()));
+    results.push(("weights", common(world, &uncut)?));
+    results.push(("unused", unused(world)?));
+    results.push(("buffers", buffers(world)?));
+    results.push(("another model", another_model(world)?));
+    Ok(results)
 }
 
 /// Trains a small network and returns its parameters.
@@ -90,16 +90,17 @@ fn train(case: &Case, rank: u32, reduce: Box<dyn Reduce>) -> Result<Vec<Tensor>,
     };
     let mut optimizer = Optimizer::new(&config, model.parameters())?;
     let total: i64 = case.batches.concat().iter().sum();
-    let own = case.batches[rank as usize];
-    let first: i64 = case.batches[..rank as usize].concat().iter().sum();
+    let own_batches = case.batches[rank as usize];
+    let first_sample: i64 = case.batches[..rank as usize].concat().iter().sum();
     for step in 0..case.steps {
         let (x, y) = samples(step, total, case.kind).or_fault()?;
         ddp.zero_grad()?;
-        let mut start = first;
-        for (i, count) in own.iter().enumerate() {
-            let part = |t: &Tensor| t.f_narrow(0, start, *count).or_fault();
-            let loss = loss(Loss::CrossEntropy, &model.forward(&part(&x)?, true)?, &part(&y)?)?;
-            ddp.backward(&loss, weight(*count as u64, total as u64), i + 1 == own.len())?;
+        let mut start = first_sample;
+        for (i, count) in own_batches.iter().enumerate() {
+            let batch_of = |t: &Tensor| t.f_narrow(0, start, *count).or_fault();
+            let loss =
+                loss(Loss::CrossEntropy, &model.forward(&batch_of(&x)?, true)?, &batch_of(&y)?)?;
+            ddp.backward(&loss, weight(*count as u64, total as u64), i + 1 == own_batches.len())?;
             start += count;
         }
         ddp.finish()?;
@@ -120,12 +121,13 @@ fn samples(step: i64, total: i64, kind: Kind) -> tch::Result<(Tensor, Tensor)> {
 }
 
 fn difference(a: &[Tensor], b: &[Tensor]) -> Result<f64, Fault> {
-    let mut most = 0f64;
+    let mut largest = 0f64;
     for (a, b) in a.iter().zip(b) {
-        let one = a.f_sub(b).and_then(|d| d.f_abs()?.f_max()?.f_double_value(&[])).or_fault()?;
-        most = if one.is_nan() { one } else { most.max(one) };
+        let difference =
+            a.f_sub(b).and_then(|d| d.f_abs()?.f_max()?.f_double_value(&[])).or_fault()?;
+        largest = if difference.is_nan() { difference } else { largest.max(difference) };
     }
-    Ok(most)
+    Ok(largest)
 }
 
 fn digest(tensors: &[Tensor]) -> Result<String, Fault> {
@@ -143,9 +145,10 @@ fn unused(world: &mut World) -> Result<String, Fault> {
         let tensor = Tensor::f_ones([3], (Kind::Double, Device::Cpu))?.f_set_requires_grad(true)?;
         Ok(Named { name: name.to_owned(), tensor })
     };
-    let all = ["a", "b", "c"].map(named).into_iter().collect::<tch::Result<Vec<_>>>().or_fault()?;
+    let parameters =
+        ["a", "b", "c"].map(named).into_iter().collect::<tch::Result<Vec<_>>>().or_fault()?;
     let sums = Box::new(world.sums()?);
-    let mut ddp = Ddp::new(&all, &[], sums, DdpOptions { limits: [1, 1], ..OPTIONS })?;
+    let mut ddp = Ddp::new(&parameters, &[], sums, DdpOptions { limits: [1, 1], ..OPTIONS })?;
     let config = config::Optimizer::Sgd {
         lr: 0.5,
         momentum: 0.0,
@@ -153,19 +156,20 @@ fn unused(world: &mut World) -> Result<String, Fault> {
         nesterov: false,
         weight_decay: 0.5,
     };
-    let mut optimizer = Optimizer::new(&config, &all)?;
+    let mut optimizer = Optimizer::new(&config, &parameters)?;
     for _ in 0..2 {
         ddp.zero_grad()?;
         let used = if world.rank() == 0 { 2 } else { 1 };
         let mut loss = Tensor::f_zeros([1], (Kind::Double, Device::Cpu)).or_fault()?;
-        for named in &all[..used] {
+        for named in &parameters[..used] {
             loss = loss.f_add(&named.tensor.f_sum(Kind::Double).or_fault()?).or_fault()?;
         }
         ddp.backward(&loss, weight(1, 2), true)?;
         ddp.finish()?;
         optimizer.step(0.5)?;
     }
-    let values = all.iter().map(|p| p.tensor.f_double_value(&[0])).collect::<tch::Result<Vec<_>>>();
+    let values =
+        parameters.iter().map(|p| p.tensor.f_double_value(&[0])).collect::<tch::Result<Vec<_>>>();
     common(world, &format!("{:?}", values.or_fault()?))
 }
 
@@ -181,14 +185,18 @@ fn buffers(world: &mut World) -> Result<String, Fault> {
         .or_fault()?;
     let _ = no_grad(|| model.forward(&x, true))?;
     let list: Vec<Tensor> = model.buffers().iter().map(|b| b.tensor.shallow_clone()).collect();
-    let own = digest(&list)?;
-    let before = common(world, &own)?;
+    let own_digest = digest(&list)?;
+    let common_before = common(world, &own_digest)?;
     ddp.sync_buffers()?;
-    let after = digest(&list)?;
-    let is_rank_0s = world.rank() != 0 || own == after;
-    let is_same = common(world, &after)? == after;
+    let digest_after = digest(&list)?;
+    let is_rank_0s = world.rank() != 0 || own_digest == digest_after;
+    let is_same = common(world, &digest_after)? == digest_after;
     let words = |is: bool| if is { "the same" } else { "others" };
-    Ok(format!("{}, then {} as on rank 0", words(before == own), words(is_same && is_rank_0s)))
+    Ok(format!(
+        "{}, then {} as on rank 0",
+        words(common_before == own_digest),
+        words(is_same && is_rank_0s)
+    ))
 }
 
 /// Rank 1 has one parameter more.

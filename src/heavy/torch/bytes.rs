@@ -58,16 +58,16 @@ pub(super) fn in_place<R>(
 pub(crate) fn encode<'a>(
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
 ) -> Result<Vec<u8>, Fault> {
-    let mut all = Vec::new();
+    let mut encoded = Vec::new();
     for (name, tensor) in tensors {
         let kind = tensor.kind();
         let Some((_, dtype)) = KINDS.iter().find(|(k, _)| *k == kind) else {
             return Err(Fault::request(format!("`{name}` is {kind:?}, which cannot be saved")));
         };
         let shape: Vec<usize> = tensor.size().iter().map(|n| *n as usize).collect();
-        all.push((name, *dtype, shape, of(tensor).or_fault()?));
+        encoded.push((name, *dtype, shape, of(tensor).or_fault()?));
     }
-    let views = all.iter().map(|(name, dtype, shape, bytes)| {
+    let views = encoded.iter().map(|(name, dtype, shape, bytes)| {
         TensorView::new(*dtype, shape.clone(), bytes).map(|view| (*name, view))
     });
     let views = views.collect::<Result<Vec<_>, _>>().map_err(|e| cannot("write", &e))?;

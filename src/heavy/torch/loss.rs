@@ -14,19 +14,19 @@ use super::OrFault;
 /// # Errors
 /// When the targets do not fit the outputs.
 pub(crate) fn loss(kind: Loss, outputs: &Tensor, targets: &Tensor) -> Result<Tensor, Fault> {
-    let mean = Reduction::Mean;
+    let reduction = Reduction::Mean;
     match kind {
         Loss::CrossEntropy => classes(outputs, targets).and_then(|targets| {
-            outputs.f_cross_entropy_loss(&targets, None::<&Tensor>, mean, -100, 0.0)
+            outputs.f_cross_entropy_loss(&targets, None::<&Tensor>, reduction, -100, 0.0)
         }),
-        Loss::Mse => like(outputs, targets).and_then(|t| outputs.f_mse_loss(&t, mean)),
-        Loss::L1 => like(outputs, targets).and_then(|t| outputs.f_l1_loss(&t, mean)),
+        Loss::Mse => like(outputs, targets).and_then(|t| outputs.f_mse_loss(&t, reduction)),
+        Loss::L1 => like(outputs, targets).and_then(|t| outputs.f_l1_loss(&t, reduction)),
         Loss::SmoothL1 => {
-            like(outputs, targets).and_then(|t| outputs.f_smooth_l1_loss(&t, mean, 1.0))
+            like(outputs, targets).and_then(|t| outputs.f_smooth_l1_loss(&t, reduction, 1.0))
         }
         Loss::BceWithLogits => like(outputs, targets).and_then(|targets| {
             let none = None::<&Tensor>;
-            outputs.f_binary_cross_entropy_with_logits(&targets, none, none, mean)
+            outputs.f_binary_cross_entropy_with_logits(&targets, none, none, reduction)
         }),
     }
     .or_fault()

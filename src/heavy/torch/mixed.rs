@@ -76,15 +76,18 @@ impl GradScaler {
         let Some(first) = parameters.first() else { return Ok(false) };
         no_grad(|| {
             let options = (Kind::Float, first.tensor.device());
-            let mut found = Tensor::f_zeros([1], options)?;
+            let mut found_infinite = Tensor::f_zeros([1], options)?;
             let inverse = Tensor::f_full([1], 1.0 / self.scale, options)?;
             for parameter in parameters {
                 let mut grad = parameter.tensor.f_grad()?;
                 if grad.defined() {
-                    grad.f_internal_amp_non_finite_check_and_unscale(&mut found, &inverse)?;
+                    grad.f_internal_amp_non_finite_check_and_unscale(
+                        &mut found_infinite,
+                        &inverse,
+                    )?;
                 }
             }
-            Ok(found.f_double_value(&[0])? != 0.0)
+            Ok(found_infinite.f_double_value(&[0])? != 0.0)
         })
         .or_fault()
     }

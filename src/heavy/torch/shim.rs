@@ -185,17 +185,17 @@ pub(super) struct Autocast {
 impl Autocast {
     /// `kind` is bfloat16 or float16.
     pub(super) fn enter(device: Device, kind: Kind) -> tch::Result<Self> {
-        let mut own = Self { device: number(device), was_on: false, was_kind: 0 };
+        let mut autocast = Self { device: number(device), was_on: false, was_kind: 0 };
         // SAFETY: two places to write to.
         let code = unsafe {
             hpcsweep_torch_autocast_enter(
-                own.device,
+                autocast.device,
                 kind == Kind::BFloat16,
-                &mut own.was_on,
-                &mut own.was_kind,
+                &mut autocast.was_on,
+                &mut autocast.was_kind,
             )
         };
-        check(code).map(|()| own)
+        check(code).map(|()| autocast)
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
     cuda::choose_deterministic()?;
     let visible = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
     if !tch::Cuda::is_available() || visible == 0 {
-        let seen = match visible_devices(vars) {
+        let visible_words = match visible_devices(vars) {
             Some(list) if list.is_empty() => "CUDA_VISIBLE_DEVICES hides all of them".to_owned(),
             Some(list) => format!("CUDA_VISIBLE_DEVICES is `{}`", list.join(",")),
             None => match gpus::list(vars) {
@@ -74,7 +74,7 @@ pub(crate) fn choose(job: &Job, vars: &Vars) -> Result<Place> {
                 Err(why) => why.to_string(),
             },
         };
-        return Err(Fault::machine(blind(&format!("libtorch sees none: {seen}")))
+        return Err(Fault::machine(blind(&format!("libtorch sees none: {visible_words}")))
             .hint("`hpcsweep doctor` shows driver and devices; `device = \"cpu\"` trains without")
             .into());
     }
@@ -91,16 +91,16 @@ fn index(local_rank: u32, visible: usize) -> usize {
 
 /// The UUID of a visible device, which two ranks of a host can compare whatever each may see.
 fn uuid(index: usize, vars: &Vars) -> Option<String> {
-    let all = gpus::list(vars).unwrap_or_default();
+    let gpus = gpus::list(vars).unwrap_or_default();
     let Some(visible) = visible_devices(vars) else {
-        return all.get(index).map(|gpu| gpu.uuid.clone());
+        return gpus.get(index).map(|gpu| gpu.uuid.clone());
     };
     let entry = *visible.get(index)?;
-    let found = match entry.parse::<u32>() {
-        Ok(number) => all.iter().find(|gpu| gpu.index == number),
-        Err(_) => all.iter().find(|gpu| gpu.uuid.starts_with(entry)),
+    let gpu = match entry.parse::<u32>() {
+        Ok(number) => gpus.iter().find(|gpu| gpu.index == number),
+        Err(_) => gpus.iter().find(|gpu| gpu.uuid.starts_with(entry)),
     };
-    Some(found.map_or_else(|| entry.to_owned(), |gpu| gpu.uuid.clone()))
+    Some(gpu.map_or_else(|| entry.to_owned(), |gpu| gpu.uuid.clone()))
 }
 
 #[cfg(test)]

@@ -45,8 +45,9 @@ pub(crate) fn start(
     asked: &mut Asked,
 ) -> Result<Option<EvaluationLine>> {
     let answer = disk::aside(&job.work.join("evaluation.json"));
-    let own = disk::own_executable()?;
-    let argv = [&own, Path::new("evaluate"), file, &answer].map(|part| part.display().to_string());
+    let own_program = disk::own_executable()?;
+    let argv =
+        [&own_program, Path::new("evaluate"), file, &answer].map(|part| part.display().to_string());
     let mut env: Vars = vars
         .iter()
         .filter(|(name, _)| !is_launcher_variable(name))
@@ -99,19 +100,19 @@ pub(crate) fn run(job: &Job, answer: &Path) -> Result<()> {
     }
     let mut means = Means::default();
     let mut counts_right = false;
-    let how = samples::how(config);
+    let batch_options = samples::how(config);
     for part in &parts {
         let batches = part.sampler.batches(0, config.batch_size, false);
         let steps = if job.smoke { batches.steps().min(1) } else { batches.steps() };
         let cores = job.cores as usize;
-        let mut feed = Feed::start(part, batches, 0, how, Device::Cpu, cores)?;
+        let mut feed = Feed::start(part, batches, 0, batch_options, Device::Cpu, cores)?;
         for _ in 0..steps {
-            let taken = feed.take()?;
+            let batch = feed.take()?;
             let right = tch::no_grad(|| -> Result<Option<i64>, Fault> {
-                let outputs = model.forward(&taken.x, false)?;
-                let mean = loss::loss(config.loss, &outputs, &taken.y)?.double_value(&[]);
-                let right = loss::correct(config.loss, &outputs, &taken.y)?;
-                means.add(mean, taken.samples, right.unwrap_or(0).unsigned_abs());
+                let outputs = model.forward(&batch.x, false)?;
+                let batch_loss = loss::loss(config.loss, &outputs, &batch.y)?.double_value(&[]);
+                let right = loss::correct(config.loss, &outputs, &batch.y)?;
+                means.add(batch_loss, batch.samples, right.unwrap_or(0).unsigned_abs());
                 Ok(right)
             })?;
             counts_right |= right.is_some();

@@ -10,9 +10,9 @@ use hpcsweep::train::means::Means;
 /// When a rank is gone.
 pub(crate) fn gather(peers: &mut dyn Peers, mine: &[f64]) -> Result<Vec<f64>, Fault> {
     let bytes: Vec<u8> = mine.iter().flat_map(|n| n.to_le_bytes()).collect();
-    let mut all = vec![0; bytes.len() * peers.size() as usize];
-    peers.all_gather(&bytes, &mut all)?;
-    let (numbers, _) = all.as_chunks::<8>();
+    let mut gathered = vec![0; bytes.len() * peers.size() as usize];
+    peers.all_gather(&bytes, &mut gathered)?;
+    let (numbers, _) = gathered.as_chunks::<8>();
     Ok(numbers.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
 }
 
@@ -29,8 +29,8 @@ pub(crate) fn counts(peers: &mut dyn Peers, mine: u64) -> Result<Vec<u64>, Fault
 /// # Errors
 /// When a rank is gone.
 pub(crate) fn means(peers: &mut dyn Peers, mine: &Means) -> Result<Vec<Means>, Fault> {
-    let all = gather(peers, &mine.to_numbers())?;
-    let (ranks, _) = all.as_chunks::<3>();
+    let numbers = gather(peers, &mine.to_numbers())?;
+    let (ranks, _) = numbers.as_chunks::<3>();
     Ok(ranks.iter().map(|numbers| Means::from_numbers(*numbers)).collect())
 }
 
@@ -133,8 +133,8 @@ impl Word {
             Some(Odd::Infinite) => 2.0,
         };
         let mine = [self.samples as f64, f64::from(u8::from(self.is_asked)), odd];
-        let all = gather(peers, &mine)?;
-        let (ranks, _) = all.as_chunks::<3>();
+        let numbers = gather(peers, &mine)?;
+        let (ranks, _) = numbers.as_chunks::<3>();
         let odd = ranks
             .iter()
             .position(|word| word[2] > 0.0)

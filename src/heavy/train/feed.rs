@@ -60,13 +60,13 @@ impl Feed {
             return Err(Fault::new(Kind::Bug, "there are fewer batches than steps").into());
         };
         let batch = batch?;
-        let taken = Taken {
+        let tensors = Taken {
             x: self.put(&reals(&batch.inputs), &batch.input_shape)?,
             y: self.put(&targets(&batch), &batch.target_shape)?,
             samples: batch.len(),
         };
         self.loader.give_back(batch);
-        Ok(taken)
+        Ok(tensors)
     }
 
     /// Copies numbers to the device, in their shape.

@@ -64,13 +64,13 @@ impl std::error::Error for AllKnow {}
 /// The verb `train`: the rank whose job is in `file`.
 pub(crate) fn main(file: &Path) -> ExitCode {
     // Before anything starts a thread, which would take the signals.
-    let asked = Asked::listen();
+    let stop_request = Asked::listen();
     let job = match read(file) {
         Ok(job) => job,
         Err(error) => end::fail(Path::new(""), &format!("{error:#}")),
     };
     end::arm(&job.reason);
-    match asked.and_then(|asked| run(&job, file, asked)) {
+    match stop_request.and_then(|asked| run(&job, file, asked)) {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Stopped) => ExitCode::from(STOPPED),
         // Said by all ranks, MPI is over.
@@ -163,9 +163,9 @@ fn train(
     sums: Box<dyn Reduce>,
     asked: &mut Asked,
 ) -> Result<Option<Trained>> {
-    let place = device::choose(job, vars)?;
-    let card = opening::Card::of(job, place.gpu)?;
+    let chosen = device::choose(job, vars)?;
+    let card = opening::Card::of(job, chosen.gpu)?;
     let cards = opening::gather(peers, &card)?;
     opening::agree(&cards, job.config.share_gpu).map_err(AllKnow)?;
-    Trainer::new(job, peers, sums, asked, place.device)?.train()
+    Trainer::new(job, peers, sums, asked, chosen.device)?.train()
 }

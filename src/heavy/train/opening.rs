@@ -60,9 +60,9 @@ impl Card {
 pub(crate) fn gather(peers: &mut dyn Peers, own: &Card) -> Result<Vec<Option<Card>>, Fault> {
     let mut mine = serde_json::to_vec(own).unwrap_or_default();
     mine.resize(CARD, b' ');
-    let mut all = vec![0; CARD * peers.size() as usize];
-    peers.all_gather(&mine, &mut all)?;
-    Ok(all.chunks(CARD).map(|card| serde_json::from_slice(card).ok()).collect())
+    let mut cards = vec![0; CARD * peers.size() as usize];
+    peers.all_gather(&mine, &mut cards)?;
+    Ok(cards.chunks(CARD).map(|card| serde_json::from_slice(card).ok()).collect())
 }
 
 /// The checks of the cards: ranks 0 to W-1 once each, one version, one configuration, and no GPU used twice

@@ -46,38 +46,38 @@ impl Samples {
     /// # Errors
     /// When data cannot be used, or a rank is gone.
     pub(crate) fn open(config: &Config, base: &Path, peers: &mut dyn Peers) -> Result<Self> {
-        let place = Place::new(u64::from(peers.rank()), u64::from(peers.size()))?;
+        let rank_place = Place::new(u64::from(peers.rank()), u64::from(peers.size()))?;
         let data = &config.data;
-        let how = how(config);
-        let (set, items, parts) = open_train(config, base, place)?;
+        let batch_options = how(config);
+        let (set, items, parts) = open_train(config, base, rank_place)?;
         let set = Arc::new(set);
         let n = parts.as_ref().map_or(items.len(&set), |parts| parts.train.len() as u64);
         let (sampler, len) = match data.sharding {
             Sharding::Files | Sharding::Given(_) => {
                 let counts = exchange::counts(peers, n)?;
                 let items = parts.as_ref().map_or_else(|| items.list(&set), |p| p.train.clone());
-                let sampler = Own::new(items, &counts, place)?
+                let sampler = Own::new(items, &counts, rank_place)?
                     .seed(config.seed)
                     .shuffle(data.shuffle)
                     .drop_last(data.drop_last);
                 (Sampler::Own(sampler), counts.iter().sum())
             }
-            Sharding::Samples => (dealt(config, n, parts.as_ref(), place), n),
+            Sharding::Samples => (dealt(config, n, parts.as_ref(), rank_place), n),
         };
         let validation = match (&data.validation, parts) {
             (Some(Validation::Source(source)), _) => {
-                let own = Arc::new(open(data, source, base, &|_| true)?);
-                same_samples(&set, &own, "validation")?;
-                let sampler = Sampler::Exact(Exact::new(own.len(), place));
-                Some(Part { data: own, sampler })
+                let own_set = Arc::new(open(data, source, base, &|_| true)?);
+                same_samples(&set, &own_set, "validation")?;
+                let sampler = Sampler::Exact(Exact::new(own_set.len(), rank_place));
+                Some(Part { data: own_set, sampler })
             }
             (Some(_), Some(parts)) => {
-                let place = match data.sharding {
+                let validation_place = match data.sharding {
                     // A rank validates the rest of its own files by itself.
                     Sharding::Files | Sharding::Given(_) => Place::ALONE,
-                    Sharding::Samples => place,
+                    Sharding::Samples => rank_place,
                 };
-                let sampler = Sampler::Exact(Exact::of(parts.validation, place));
+                let sampler = Sampler::Exact(Exact::of(parts.validation, validation_place));
                 Some(Part { data: Arc::clone(&set), sampler })
             }
             _ => None,
@@ -92,9 +92,10 @@ impl Samples {
             .hint("make `batch_size` smaller, or `drop_last = false`")
             .into());
         }
-        let own = validation.as_ref().map_or(0, |v| v.sampler.steps(config.batch_size, false));
-        let validation_steps = exchange::counts(peers, own)?.into_iter().max().unwrap_or(0);
-        Ok(Self { train, validation, validation_steps, how, len })
+        let own_steps =
+            validation.as_ref().map_or(0, |v| v.sampler.steps(config.batch_size, false));
+        let validation_steps = exchange::counts(peers, own_steps)?.into_iter().max().unwrap_or(0);
+        Ok(Self { train, validation, validation_steps, how: batch_options, len })
     }
 }
 
@@ -105,27 +106,27 @@ impl Samples {
 /// When data cannot be used.
 pub(crate) fn to_evaluate(config: &Config, base: &Path, world: u64) -> Result<Vec<Part>> {
     let data = &config.data;
-    let whole = |set: Dataset| {
+    let whole_set = |set: Dataset| {
         let sampler = Sampler::Exact(Exact::new(set.len(), Place::ALONE));
         vec![Part { data: Arc::new(set), sampler }]
     };
     match (&data.test, &data.validation) {
         (Some(source), _) | (None, Some(Validation::Source(source))) => {
-            Ok(whole(open(data, source, base, &|_| true)?))
+            Ok(whole_set(open(data, source, base, &|_| true)?))
         }
         (None, Some(_)) => {
             let ranks = match data.sharding {
                 Sharding::Files | Sharding::Given(_) => world,
                 Sharding::Samples => 1,
             };
-            let mut all = Vec::new();
+            let mut rank_parts = Vec::new();
             for rank in 0..ranks {
                 let (set, _, parts) = open_train(config, base, Place::new(rank, ranks)?)?;
                 let items = parts.map(|parts| parts.validation).unwrap_or_default();
                 let sampler = Sampler::Exact(Exact::of(items, Place::ALONE));
-                all.push(Part { data: Arc::new(set), sampler });
+                rank_parts.push(Part { data: Arc::new(set), sampler });
             }
-            Ok(all)
+            Ok(rank_parts)
         }
         (None, None) => Ok(Vec::new()),
     }
@@ -201,8 +202,8 @@ fn open_train(
     let parts = parts.map(|parts| match &items {
         Items::All => parts,
         Items::These(all) => {
-            let those = |list: Vec<u64>| list.into_iter().map(|i| all[i as usize]).collect();
-            Split { train: those(parts.train), validation: those(parts.validation) }
+            let indices_of = |list: Vec<u64>| list.into_iter().map(|i| all[i as usize]).collect();
+            Split { train: indices_of(parts.train), validation: indices_of(parts.validation) }
         }
     });
     Ok((set, items, parts))
@@ -235,8 +236,8 @@ fn given(
         let names = source.files(base)?;
         let files: Vec<File> = names.into_iter().map(|name| File { name, samples: 1 }).collect();
         let shards = Shards::given(&files, &by_rank, world, Rest::Refuse)?;
-        let own = &shards.ranks()[rank].files;
-        return Ok((open(&|file| own.contains(&file))?, Items::All));
+        let own_files = &shards.ranks()[rank].files;
+        return Ok((open(&|file| own_files.contains(&file))?, Items::All));
     }
     let set = open(&|_| true)?;
     let mut files: Vec<File> = set

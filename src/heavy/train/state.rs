@@ -102,26 +102,32 @@ impl State {
     /// # Errors
     /// When it is of another run, with what differs.
     pub(crate) fn read(text: &str, own: &Self, folder: &str) -> Result<Progress, Fault> {
-        let over = format!("to start the trial over, remove `{folder}`");
-        let other = |what: String| {
-            Fault::request(format!("the checkpoint in `{folder}` is of {what}")).hint(over.clone())
+        let hint = format!("to start the trial over, remove `{folder}`");
+        let is_of_other = |what: String| {
+            Fault::request(format!("the checkpoint in `{folder}` is of {what}")).hint(hint.clone())
         };
-        let state: Self = serde_json::from_str(text)
-            .map_err(|e| other(format!("another hpcsweep: its state cannot be read ({e})")))?;
+        let state: Self = serde_json::from_str(text).map_err(|e| {
+            is_of_other(format!("another hpcsweep: its state cannot be read ({e})"))
+        })?;
         if state.world != own.world {
-            return Err(other(format!("{} ranks, and now there are {}", state.world, own.world)));
+            return Err(is_of_other(format!(
+                "{} ranks, and now there are {}",
+                state.world, own.world
+            )));
         }
         if state.samples != own.samples {
-            return Err(other(format!(
+            return Err(is_of_other(format!(
                 "{} samples, and now there are {}",
                 state.samples, own.samples
             )));
         }
         if !state.data.is_empty() && state.data != own.data {
-            return Err(other("other data: files of `[train.data]` have changed since".into()));
+            return Err(is_of_other(
+                "other data: files of `[train.data]` have changed since".into(),
+            ));
         }
         if state.run != own.run {
-            return Err(other("another configuration".into()));
+            return Err(is_of_other("another configuration".into()));
         }
         Ok(state.progress)
     }

@@ -77,15 +77,15 @@ impl Group {
     }
 
     fn find_shapes(&mut self) {
-        let mut known: HashMap<Vec<Arc<str>>, u32> = HashMap::new();
+        let mut shape_numbers: HashMap<Vec<Arc<str>>, u32> = HashMap::new();
         self.shapes.clear();
         for point in 0..self.points.len() {
             let mut tree = leaves::Tree::default();
             for (name, node) in self.nodes(point, 0) {
                 tree.lay_at(&name, node, crate::plan::expansion::leaves::Merge::Deep);
             }
-            let fresh = known.len() as u32;
-            let shape = *known.entry(tree.leaves().0).or_insert(fresh);
+            let fresh = shape_numbers.len() as u32;
+            let shape = *shape_numbers.entry(tree.leaves().0).or_insert(fresh);
             if shape == fresh {
                 self.shapes.push(point);
             }
@@ -120,15 +120,17 @@ impl Group {
     }
 
     fn nodes(&self, point: usize, number: usize) -> Vec<(Arc<str>, Node)> {
-        let mut next = 0;
+        let mut next_leaf = 0;
         self.params()
-            .map(|axis| (axis.name.clone(), Node::of_axis(&axis.values[point], number, &mut next)))
+            .map(|axis| {
+                (axis.name.clone(), Node::of_axis(&axis.values[point], number, &mut next_leaf))
+            })
             .collect()
     }
 
     /// A short text for each point that no other point of the group has: `lr=0.1`.
     pub(crate) fn labels(&self) -> Vec<String> {
-        let mut seen: HashMap<String, usize> = HashMap::new();
+        let mut label_counts: HashMap<String, usize> = HashMap::new();
         let mut labels: Vec<String> = Vec::with_capacity(self.len());
         for point in 0..self.len() {
             let parts: Vec<String> = self
@@ -141,7 +143,7 @@ impl Group {
                 let head: String = label.chars().take(LONGEST_LABEL).collect();
                 label = format!("{head}#{point}");
             }
-            let repeats = seen.entry(label.clone()).or_insert(0);
+            let repeats = label_counts.entry(label.clone()).or_insert(0);
             if *repeats > 0 {
                 label = format!("{label}#{point}");
             }
@@ -186,15 +188,16 @@ pub(crate) fn read_zip(
     table: &Table<'_>,
 ) -> Option<Group> {
     let axes = read_axes(reader, tasks, table, "");
-    let first = axes.first()?;
-    let n_points = first.values.len();
+    let first_axis = axes.first()?;
+    let n_points = first_axis.values.len();
     for axis in &axes[1..] {
         if axis.values.len() != n_points {
-            let has = |axis: &Axis| {
+            let axis_words = |axis: &Axis| {
                 let n = words::count(axis.values.len() as u64, "value");
                 format!("`{}` has {n}", axis.name)
             };
-            let sentence = format!("in `[zip]` {}, but {}", has(first), has(axis));
+            let sentence =
+                format!("in `[zip]` {}, but {}", axis_words(first_axis), axis_words(axis));
             reader.wrong(axis.at, sentence, "axes of `[zip]` advance together: give equal lengths");
             return None;
         }
@@ -226,8 +229,8 @@ fn read_axes(
                 axes.extend(read_axis(reader, tasks, &entry, &name, items))
             }
             other => {
-                let found = crate::document::kind(other);
-                let sentence = format!("axis `{name}` is {found}, not a list of values");
+                let kind_found = crate::document::kind(other);
+                let sentence = format!("axis `{name}` is {kind_found}, not a list of values");
                 let hint = format!("write `{name} = [...]`, or move a fixed value to `[defaults]`");
                 reader.wrong(entry.at, sentence, hint);
             }
@@ -279,7 +282,7 @@ fn hint_of(name: &str, key: &str) -> String {
     };
     let random = |kind| format!("write random values, {}", draw(kind));
     let each = |kind| format!("write each value: `{name} = [...]`; or random ones, {}", draw(kind));
-    let how = match key {
+    let suggestion = match key {
         "values" | "choice" | "choices" => format!("write `{name} = [...]`"),
         "uniform" | "distribution" => random("uniform"),
         "log_uniform" | "loguniform" => random("log_uniform"),
@@ -288,7 +291,7 @@ fn hint_of(name: &str, key: &str) -> String {
         "logspace" | "geomspace" => each("log_uniform"),
         _ => each("uniform"),
     };
-    format!("{how}; an axis `{name}.{key}` is written `{name}.{key} = [...]`")
+    format!("{suggestion}; an axis `{name}.{key}` is written `{name}.{key} = [...]`")
 }
 
 fn read_axis(
@@ -369,29 +372,32 @@ pub(crate) fn read_replicates(
         return None;
     }
     let named = find(&written, "parameter");
-    let at = named.map_or(entry.at, |entry| entry.at);
+    let name_at = named.map_or(entry.at, |entry| entry.at);
     // A name that cannot be read was reported.
     let name = replicates.parameter.or_else(|| named.is_none().then(|| "seed".to_owned()))?;
-    let plain = trials::check_plain_name(reader, at, &name);
+    let plain = trials::check_plain_name(reader, name_at, &name);
     let values = (0..i64::from(count)).map(|i| seed.checked_add(i).map(Value::Int));
     let Some(values) = values.collect::<Option<Vec<_>>>() else {
         reader.wrong(count_at, "the last seed is beyond 64 bits", "choose a smaller `seed`");
         return None;
     };
     plain.then(|| {
-        Group::new("[replicates]", vec![Axis { name: Arc::from(name), at, values, special: None }])
+        Group::new(
+            "[replicates]",
+            vec![Axis { name: Arc::from(name), at: name_at, values, special: None }],
+        )
     })
 }
 
 /// Reports names that two axes set, and names that lie inside one another.
 pub(crate) fn check_overlaps(reader: &mut Reader<'_>, groups: &[Group]) {
-    let all: Vec<(&Group, &Axis)> =
+    let all_axes: Vec<(&Group, &Axis)> =
         groups.iter().flat_map(|group| group.axes.iter().map(move |axis| (group, axis))).collect();
     let inside = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    for (i, (group, axis)) in all.iter().enumerate() {
-        for (earlier_group, earlier) in &all[..i] {
+    for (i, (group, axis)) in all_axes.iter().enumerate() {
+        for (earlier_group, earlier) in &all_axes[..i] {
             if !inside(&axis.name, &earlier.name) && !inside(&earlier.name, &axis.name) {
                 continue;
             }

@@ -35,14 +35,14 @@ pub(super) fn rows(name: &str, text: &str) -> Result<Rows, Refusal> {
     let mut rows = Vec::new();
     let mut record = csv::StringRecord::new();
     let start = |reader: &csv::Reader<&[u8]>| reader.position().byte() as usize;
-    let mut at = start(&reader);
+    let mut row_start = start(&reader);
     while reader.read_record(&mut record).map_err(wrong)? {
         let line = record.position().map_or(0, |place| place.line() as usize);
-        let written = text.get(at..start(&reader)).unwrap_or("");
-        at = start(&reader);
-        let place = |column: &str| format!("`{name}:{line}`: `{column}`");
+        let written = text.get(row_start..start(&reader)).unwrap_or("");
+        row_start = start(&reader);
+        let cell_place = |column: &str| format!("`{name}:{line}`: `{column}`");
         let quoted = quoted(written, &record).map_err(|column| Refusal {
-            sentence: format!("{} has quotes that are not around the whole cell", place(&names[column])),
+            sentence: format!("{} has quotes that are not around the whole cell", cell_place(&names[column])),
             hint: "begin and end the cell with `\"`, without blanks outside of them, and write `\"\"` for a quote within"
                 .to_owned(),
         })?;
@@ -50,7 +50,7 @@ pub(super) fn rows(name: &str, text: &str) -> Result<Rows, Refusal> {
         let mut resources = Map::new();
         for ((column, cell), is_quoted) in names.iter().zip(&record).zip(quoted) {
             let value = meaning(cell, is_quoted).map_err(|(why, hint)| Refusal {
-                sentence: format!("{} is `{cell}`, {why}", place(column)),
+                sentence: format!("{} is `{cell}`, {why}", cell_place(column)),
                 hint,
             })?;
             let Some(value) = value else { continue };
@@ -101,22 +101,22 @@ fn columns(file: &str, head: &csv::StringRecord) -> Result<Vec<String>, Refusal>
 /// The number of the cell whose quotes are not around all of it.
 fn quoted(written: &str, record: &csv::StringRecord) -> Result<Vec<bool>, usize> {
     // Empty lines stand before a record, its end of line after it.
-    let mut rest = written.trim_matches(['\r', '\n']);
-    let mut all = Vec::with_capacity(record.len());
+    let mut unread = written.trim_matches(['\r', '\n']);
+    let mut quoted_cells = Vec::with_capacity(record.len());
     for (number, cell) in record.iter().enumerate() {
-        let is_quoted = rest.starts_with('"');
+        let is_quoted = unread.starts_with('"');
         let inside = cell.matches('"').count();
         let length = if is_quoted { cell.len() + inside + 2 } else { cell.len() };
-        let (cell, after) = rest.split_at_checked(length).ok_or(number)?;
+        let (cell, after) = unread.split_at_checked(length).ok_or(number)?;
         let is_whole = if is_quoted { cell.ends_with('"') } else { inside == 0 };
-        rest = match after.strip_prefix(',') {
+        unread = match after.strip_prefix(',') {
             Some(next) if is_whole => next,
             None if is_whole && after.is_empty() => after,
             _ => return Err(number),
         };
-        all.push(is_quoted);
+        quoted_cells.push(is_quoted);
     }
-    Ok(all)
+    Ok(quoted_cells)
 }
 
 /// The value of a cell, if it is set; otherwise why it has none, and how to write what may be meant.
@@ -171,10 +171,10 @@ fn meaning(cell: &str, is_quoted: bool) -> Result<Option<Json>, (String, String)
     if is_kept {
         return Ok(Some(Json::from(number)));
     }
-    let whole = cell.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit());
-    let hint = if whole && cell.parse::<i64>().is_err() || !number.is_finite() {
+    let is_integer = cell.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit());
+    let hint = if is_integer && cell.parse::<i64>().is_err() || !number.is_finite() {
         format!("write `\"{cell}\"` in quotes for a text")
-    } else if whole {
+    } else if is_integer {
         as_text(&format!("write `{}`", cell.parse::<i64>().unwrap_or(0)))
     } else {
         as_text(&format!("write `{}`", crate::plan::value::float_text(number)))
@@ -184,27 +184,27 @@ fn meaning(cell: &str, is_quoted: bool) -> Result<Option<Json>, (String, String)
 
 /// The first whole number of a JSON text that 64 bits with a sign do not hold: JSON's readers would round it.
 pub(super) fn beyond_64_bits(json: &str) -> Option<&str> {
-    let mut rest = json;
+    let mut unread = json;
     loop {
-        let at = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit())?;
-        rest = &rest[at..];
-        if let Some(text) = rest.strip_prefix('"') {
+        let token_start = unread.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit())?;
+        unread = &unread[token_start..];
+        if let Some(text) = unread.strip_prefix('"') {
             let mut is_escaped = false;
             let end = text.find(|c| {
                 let ends = c == '"' && !is_escaped;
                 is_escaped = c == '\\' && !is_escaped;
                 ends
             })?;
-            rest = &text[end + 1..];
+            unread = &text[end + 1..];
             continue;
         }
         let is_part = |c: char| c.is_ascii_digit() || ['-', '+', '.', 'e', 'E'].contains(&c);
-        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-        let (number, after) = rest.split_at(end);
+        let end = unread.find(|c| !is_part(c)).unwrap_or(unread.len());
+        let (number, after) = unread.split_at(end);
         if !number.contains(['.', 'e', 'E']) && number.len() > 1 && number.parse::<i64>().is_err() {
             return Some(number);
         }
-        rest = after;
+        unread = after;
     }
 }
 

@@ -44,20 +44,20 @@ pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Vec<Rul
     let items = reader.list(entry, "a list of tables (`[[exclude]]`)")?;
     let mut rules = Vec::with_capacity(items.len());
     for item in items {
-        let at = item.span().start;
+        let rule_at = item.span().start;
         let toml::de::DeValue::Table(table) = item.get_ref() else {
             let sentence = format!("an exclusion must be a table, not {}", kind(item.get_ref()));
-            reader.wrong(at, sentence, "write `[[exclude]]` with its parameters below");
+            reader.wrong(rule_at, sentence, "write `[[exclude]]` with its parameters below");
             continue;
         };
         if table.is_empty() {
-            reader.wrong(at, "an exclusion without conditions leaves out everything", {
+            reader.wrong(rule_at, "an exclusion without conditions leaves out everything", {
                 "write what it leaves out, as in `width = 32`"
             });
             continue;
         }
         let is_used = Cell::new(false);
-        let mut rule = Rule { conditions: Vec::new(), when: None, at, is_used };
+        let mut rule = Rule { conditions: Vec::new(), when: None, at: rule_at, is_used };
         let n_before = reader.n_faults();
         read_conditions(reader, table, "", &mut rule);
         // Half a rule would leave out too much.

@@ -74,14 +74,15 @@ fn n_points(n_given: usize, groups: &[Group]) -> Option<u64> {
 /// Expands the sheet; faults of single trials go to the reader.
 pub(crate) fn expand(reader: &mut Reader<'_>, sheet: &Sheet<'_>) -> Option<Expanded> {
     let nothing = [Given::default()];
-    let given = if sheet.given.is_empty() { &nothing } else { sheet.given };
-    let Some(n) = n_points(given.len(), sheet.groups) else {
-        let factors: Vec<String> = std::iter::once(given.len())
+    let given_trials = if sheet.given.is_empty() { &nothing } else { sheet.given };
+    let Some(n) = n_points(given_trials.len(), sheet.groups) else {
+        let factors: Vec<String> = std::iter::once(given_trials.len())
             .chain(sheet.groups.iter().map(Group::len))
             .map(|n| words::thousands(n as u64))
             .collect();
-        let most = words::count(MAX_TRIALS, "trial");
-        let sentence = format!("{} is more than the {most} a plan may have", factors.join(" x "));
+        let max_trials = words::count(MAX_TRIALS, "trial");
+        let sentence =
+            format!("{} is more than the {max_trials} a plan may have", factors.join(" x "));
         reader.wrong(sheet.at, sentence, "cut the plan into several sweeps");
         return None;
     };
@@ -95,7 +96,7 @@ pub(crate) fn expand(reader: &mut Reader<'_>, sheet: &Sheet<'_>) -> Option<Expan
         namer: Namer::new(sheet.tasks, sheet.groups, sheet.along),
         told: HashSet::new(),
     };
-    for (number, given) in given.iter().enumerate() {
+    for (number, given) in given_trials.iter().enumerate() {
         maker.expand_entry(number, given);
     }
     let Maker { trials, forms, namer, .. } = maker;
@@ -110,7 +111,7 @@ impl<'s> Maker<'s, '_, '_> {
             tree.lay(key, node.clone(), self.sheet.merge);
         }
         let mut layouts: HashMap<usize, Rc<Layout<'s>>> = HashMap::new();
-        let mut asked: HashMap<usize, Asked> = HashMap::new();
+        let mut requests: HashMap<usize, Asked> = HashMap::new();
         let mut chains: HashMap<usize, TaskId> = HashMap::new();
         let sets_request: Vec<bool> = groups
             .iter()
@@ -148,11 +149,11 @@ impl<'s> Maker<'s, '_, '_> {
             if !layout.rules.iter().any(|rule| rule.matches_point(&point)) {
                 let params = layout.params(groups, &point);
                 if !self.is_excluded(&layout, &point, &params) {
-                    let (resources, learns, gpu_ids_abs) = match asked.get(&request) {
+                    let (resources, learns, gpu_ids_abs) = match requests.get(&request) {
                         Some(asked) => asked.clone(),
                         None => {
                             let fresh = self.request(given, &point);
-                            asked.insert(request, fresh.clone());
+                            requests.insert(request, fresh.clone());
                             fresh
                         }
                     };
@@ -190,11 +191,11 @@ impl<'s> Maker<'s, '_, '_> {
                 Ok(true) => return true,
                 Ok(false) => {}
                 Err(reason) => {
-                    let at = rule.rule.when.as_ref().map_or(rule.rule.at, |when| when.at);
+                    let rule_at = rule.rule.when.as_ref().map_or(rule.rule.at, |when| when.at);
                     let sentence = format!("`when` fails: {reason}");
                     let hint = "it needs a value for each combination, as in \
                                 `width != 0 and lr / width > 1`";
-                    self.tell(at, &sentence, |_| Fault::request(&sentence).hint(hint));
+                    self.tell(rule_at, &sentence, |_| Fault::request(&sentence).hint(hint));
                 }
             }
         }
@@ -211,34 +212,34 @@ impl<'s> Maker<'s, '_, '_> {
 
     /// The request of a point of an entry, and its devices.
     fn request(&mut self, given: &Given, point: &[usize]) -> Asked {
-        let mut own = given.wish.clone();
+        let mut own_wish = given.wish.clone();
         let mut gpus = given.gpus.as_ref().or(self.sheet.defaults.gpus.as_ref());
-        let mut at = if given.line > 0 { given.at } else { self.sheet.at };
+        let mut request_at = if given.line > 0 { given.at } else { self.sheet.at };
         for (group, point) in self.sheet.groups.iter().zip(point) {
             for axis in &group.axes {
                 match &axis.special {
-                    Some(Special::Wishes(wishes)) => own = own.under(&wishes[*point]),
+                    Some(Special::Wishes(wishes)) => own_wish = own_wish.under(&wishes[*point]),
                     Some(Special::Gpus(ids)) => gpus = Some(&ids[*point]),
                     _ => continue,
                 }
-                at = axis.at;
+                request_at = axis.at;
             }
         }
         let n_gpu_ids = gpus.map(|ids| ids.len() as u32);
-        let whole = self.sheet.wish.under(&own);
-        let request = match whole.settle(n_gpu_ids, &own) {
+        let full_wish = self.sheet.wish.under(&own_wish);
+        let request = match full_wish.settle(n_gpu_ids, &own_wish) {
             Ok(request) => request,
             Err(mut fault) => {
                 let sentence = fault.sentence.clone();
                 // The number is left out where it would be that of any trial.
-                let is_own = !own.is_empty() || n_gpu_ids.is_some();
-                self.tell(at, &sentence, |trial| {
+                let is_own = !own_wish.is_empty() || n_gpu_ids.is_some();
+                self.tell(request_at, &sentence, |trial| {
                     if is_own {
                         fault.sentence = format!("trial {trial}: {}", fault.sentence);
                     }
                     fault
                 });
-                whole.unsettled()
+                full_wish.unsettled()
             }
         };
         let shared = match self.requests.get(&request) {
@@ -249,7 +250,7 @@ impl<'s> Maker<'s, '_, '_> {
                 shared
             }
         };
-        let learns = whole.learns();
+        let learns = full_wish.learns();
         let learns =
             (!learns.is_empty()).then(|| match self.learns.iter().find(|l| ***l == learns) {
                 Some(shared) => Arc::clone(shared),
@@ -277,9 +278,9 @@ impl<'s> Maker<'s, '_, '_> {
                 match self.namer.templated(*number, self.trials.len(), params)? {
                     Ok(task_id) => Some(task_id),
                     Err(reason) => {
-                        let at = self.sheet.tasks.templates[*number].1;
+                        let template_at = self.sheet.tasks.templates[*number].1;
                         let key = format!("`task_id`: {reason}");
-                        self.tell(at, &key.clone(), |trial| {
+                        self.tell(template_at, &key.clone(), |trial| {
                             Fault::request(format!("trial {trial}: {key}"))
                         });
                         None

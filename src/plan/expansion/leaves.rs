@@ -96,15 +96,15 @@ impl Tree {
             self.lay(&Arc::from(name), node, merge);
             return;
         };
-        let at = self.0.iter().position(|(key, _)| **key == *head).unwrap_or_else(|| {
+        let child_index = self.0.iter().position(|(key, _)| **key == *head).unwrap_or_else(|| {
             self.0.push((Arc::from(head), Node::Table(Self::default())));
             self.0.len() - 1
         });
-        let under = &mut self.0[at].1;
-        if let Node::Leaf(_) = under {
-            *under = Node::Table(Self::default());
+        let child = &mut self.0[child_index].1;
+        if let Node::Leaf(_) = child {
+            *child = Node::Table(Self::default());
         }
-        if let Node::Table(table) = under {
+        if let Node::Table(table) = child {
             table.lay_at(rest, node, merge);
         }
     }

@@ -51,8 +51,8 @@ fn read(
     let name = reader.line_of_text(entry)?.to_owned();
     let text = files(&name)
         .map_err(|fault| {
-            let place = reader.place(entry.at);
-            reader.report(entry.at, fault.at(place));
+            let entry_place = reader.place(entry.at);
+            reader.report(entry.at, fault.at(entry_place));
         })
         .ok()?;
     // Spreadsheets begin a file with a byte order mark.
@@ -68,8 +68,8 @@ fn read(
         false => Ok(rows),
     });
     let rows = rows.map_err(|no| reader.wrong(entry.at, no.sentence, no.hint)).ok()?;
-    let given = given(reader, tasks, entry, &place, &rows);
-    Some((given, text))
+    let given_trials = given(reader, tasks, entry, &place, &rows);
+    Some((given_trials, text))
 }
 
 const HINT: &str = "write a list of objects, `[{ \"lr\": 0.1 }, { \"lr\": 0.2, \"depth\": null }]`, or a line of names with \
@@ -85,37 +85,38 @@ fn given(
 ) -> Vec<Given> {
     // A document with each entry on its own line.
     let mut text = "trials = [".to_owned();
-    let mut at = 1;
+    let mut current_line = 1;
     for (line, object) in rows {
-        text.push_str(&"\n".repeat(line - at));
-        at = *line;
-        let own = OF_TRIALS.iter().filter_map(|key| Some((*key, object.get(*key)?)));
-        let own = own.filter(|(_, value)| !value.is_null());
+        text.push_str(&"\n".repeat(line - current_line));
+        current_line = *line;
+        let own_keys = OF_TRIALS.iter().filter_map(|key| Some((*key, object.get(*key)?)));
+        let set_keys = own_keys.filter(|(_, value)| !value.is_null());
         let pairs: Vec<String> =
-            own.map(|(key, value)| format!("{key} = {}", toml(value))).collect();
+            set_keys.map(|(key, value)| format!("{key} = {}", toml(value))).collect();
         text.push_str(&format!("{{ {} }},", pairs.join(", ")));
     }
     text.push_str("\n]");
-    let mut own = Reader::new(name, &text);
-    let document = own.document();
+    let mut listed_reader = Reader::new(name, &text);
+    let document = listed_reader.document();
     let tables = entries(&document);
-    let before = tasks.templates.len();
-    let list = tables.first().and_then(|entry| trials::read_trials(&mut own, tasks, entry));
-    let mut all = list.unwrap_or_default();
-    for (_, at) in &mut tasks.templates[before..] {
+    let n_templates_before = tasks.templates.len();
+    let list =
+        tables.first().and_then(|entry| trials::read_trials(&mut listed_reader, tasks, entry));
+    let mut given_trials = list.unwrap_or_default();
+    for (_, at) in &mut tasks.templates[n_templates_before..] {
         *at = file.at;
     }
     let line = reader.line(file.at);
-    for (given, (_, object)) in all.iter_mut().zip(rows) {
-        let at = given.at;
+    for (given, (_, object)) in given_trials.iter_mut().zip(rows) {
+        let trial_at = given.at;
         (given.at, given.line) = (file.at, line);
         for (key, value) in object.iter().filter(|(key, _)| !OF_TRIALS.contains(&key.as_str())) {
-            if !check_name(&mut own, at, key) {
+            if !check_name(&mut listed_reader, trial_at, key) {
                 continue;
             }
             if given.tree.touches(key) {
-                own.wrong(
-                    at,
+                listed_reader.wrong(
+                    trial_at,
                     format!("the parameter `{key}` is written twice"),
                     "keep one of them",
                 );
@@ -126,10 +127,10 @@ fn given(
             given.tree.lay_at(key, Node::from_value(value), Merge::Deep);
         }
     }
-    for fault in own.into_faults().0 {
+    for fault in listed_reader.into_faults().0 {
         reader.report(file.at, fault);
     }
-    all
+    given_trials
 }
 
 /// The objects of a list, each with its number from 1.

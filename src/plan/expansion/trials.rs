@@ -23,8 +23,8 @@ pub(crate) const MAX_TRIALS: u64 = 10_000_000;
 pub(crate) fn check_count(reader: &mut Reader<'_>, at: usize, count: u32) -> bool {
     let fits = u64::from(count) <= MAX_TRIALS;
     if !fits {
-        let most = words::count(MAX_TRIALS, "trial");
-        let sentence = format!("`count = {count}` is more than the {most} a plan may have");
+        let max_trials = words::count(MAX_TRIALS, "trial");
+        let sentence = format!("`count = {count}` is more than the {max_trials} a plan may have");
         reader.wrong(at, sentence, "cut the plan into several sweeps");
     }
     fits
@@ -107,18 +107,20 @@ pub(crate) fn read_trials(
     entry: &Entry<'_>,
 ) -> Option<Vec<Given>> {
     let items = reader.list(entry, "a list of tables (`[[trials]]`)")?;
-    let mut all = Vec::with_capacity(items.len());
+    let mut given_trials = Vec::with_capacity(items.len());
     for item in items {
-        let at = item.span().start;
+        let trial_at = item.span().start;
         match item.get_ref() {
-            DeValue::Table(table) => all.push(read_given(reader, tasks, table, at, true)),
+            DeValue::Table(table) => {
+                given_trials.push(read_given(reader, tasks, table, trial_at, true))
+            }
             other => {
                 let sentence = format!("an entry of `trials` must be a table, not {}", kind(other));
-                reader.wrong(at, sentence, "write `[[trials]]` with its parameters below");
+                reader.wrong(trial_at, sentence, "write `[[trials]]` with its parameters below");
             }
         }
     }
-    Some(all)
+    Some(given_trials)
 }
 
 fn read_given(
@@ -128,14 +130,14 @@ fn read_given(
     at: usize,
     is_trial: bool,
 ) -> Given {
-    let mut given = Given { at, line: reader.line(at), ..Given::default() };
+    let mut given_trial = Given { at, line: reader.line(at), ..Given::default() };
     for entry in entries(table) {
         match entry.key {
-            "task_id" => given.task = tasks.read(reader, &entry),
-            "gpu_ids_abs" => given.gpus = read_gpu_ids(reader, &entry),
+            "task_id" => given_trial.task = tasks.read(reader, &entry),
+            "gpu_ids_abs" => given_trial.gpus = read_gpu_ids(reader, &entry),
             "resources" if is_trial => {
                 if let Some(table) = reader.table(&entry) {
-                    RESOURCES.read_table(reader, table, "`resources`", &mut given.wish);
+                    RESOURCES.read_table(reader, table, "`resources`", &mut given_trial.wish);
                 }
             }
             "resources" => reader.wrong(
@@ -145,29 +147,29 @@ fn read_given(
             ),
             key if is_trial && key.starts_with("resources.") => {
                 let cell = Entry { key: &key["resources.".len()..], ..entry };
-                RESOURCES.read_key(reader, &cell, "`resources`", &mut given.wish);
+                RESOURCES.read_key(reader, &cell, "`resources`", &mut given_trial.wish);
             }
             key => {
                 if check_name(reader, entry.at, key)
                     && let Some(node) = read_node(reader, key, entry.item)
-                    && is_first(reader, entry.at, key, &given.tree, key)
+                    && is_first(reader, entry.at, key, &given_trial.tree, key)
                 {
-                    given.tree.lay_at(key, node, Merge::Deep);
+                    given_trial.tree.lay_at(key, node, Merge::Deep);
                 }
             }
         }
     }
-    given
+    given_trial
 }
 
 /// Refuses a parameter that the same table has already: `"a.b"` beside `a.b`.
 fn is_first(reader: &mut Reader<'_>, at: usize, full: &str, tree: &Tree, key: &str) -> bool {
-    let first = !tree.touches(key);
-    if !first {
+    let is_new = !tree.touches(key);
+    if !is_new {
         let sentence = format!("the parameter `{full}` is written twice");
         reader.wrong(at, sentence, "a dot in quotes means the same as a dot without");
     }
-    first
+    is_new
 }
 
 /// A value as a node: tables become nodes with checked names, everything else a leaf.

@@ -158,9 +158,9 @@ fn amount(
     match entry.item.get_ref() {
         DeValue::String(text) if text.trim() == "auto" => {}
         DeValue::Table(table) => {
-            let before = reader.n_faults();
+            let n_faults_before = reader.n_faults();
             section.read_table(reader, table, section.title, &mut written);
-            if reader.n_faults() > before {
+            if reader.n_faults() > n_faults_before {
                 return None;
             }
             if entries(table).is_empty() {

@@ -55,13 +55,13 @@ pub(crate) fn read(
     entry: &Entry<'_>,
     runs_command: bool,
 ) -> Option<Container> {
-    let mut own = Container {
+    let mut container = Container {
         runtime: Runtime::Apptainer,
         image: String::new(),
         binds: Vec::new(),
         gpus: None,
     };
-    let written = CONTAINER.read(reader, Some(entry), &mut own);
+    let written = CONTAINER.read(reader, Some(entry), &mut container);
     if find(&written, "image").is_none() {
         reader.missing(
             "`[container]` has no image",
@@ -74,12 +74,12 @@ pub(crate) fn read(
         reader.wrong(entry.at, sentence, "leave out `[container]`, or write a `command`");
         return None;
     }
-    if let Some(bind) = own.binds.iter().find(|bind| !bind.starts_with('/')) {
-        let place = find(&written, "binds").map_or(entry.at, |binds| binds.at);
+    if let Some(bind) = container.binds.iter().find(|bind| !bind.starts_with('/')) {
+        let binds_at = find(&written, "binds").map_or(entry.at, |binds| binds.at);
         let sentence = format!("`{bind}` is not an absolute path");
-        reader.wrong(place, sentence, "write `\"/scratch/data\"`, or `\"/scratch/data:/data\"`");
+        reader.wrong(binds_at, sentence, "write `\"/scratch/data\"`, or `\"/scratch/data:/data\"`");
     }
-    Some(own)
+    Some(container)
 }
 
 #[cfg(test)]

@@ -35,11 +35,11 @@ const MEMORY_MIB: u64 = 1024;
 /// The request of a feeder of a plan with these `[resources]`, whose longest trial takes so long.
 pub(crate) fn request(wish: &Wish, trials: &Resources, longest_s: Option<u64>) -> Resources {
     let (least, most) = WALLTIMES_S;
-    let first = |amount: &Option<Amount>| amount.as_ref().and_then(Amount::first);
+    let first_amount = |amount: &Option<Amount>| amount.as_ref().and_then(Amount::first);
     let or = |own: &Option<String>, other: &Option<String>| own.clone().or_else(|| other.clone());
     Resources {
-        memory_mib: first(&wish.memory).or_else(|| trials.memory_mib.map(|_| MEMORY_MIB)),
-        walltime_s: first(&wish.walltime)
+        memory_mib: first_amount(&wish.memory).or_else(|| trials.memory_mib.map(|_| MEMORY_MIB)),
+        walltime_s: first_amount(&wish.walltime)
             .or(Some(longest_s.map_or(most, |s| s.clamp(least, most)))),
         partition: or(&wish.partition, &trials.partition),
         account: or(&wish.account, &trials.account),

@@ -44,8 +44,8 @@ impl Metrics {
 
     /// How a name is reduced.
     pub(crate) fn how(&self, name: &str) -> Reduction {
-        let found = self.reduce.iter().find(|(known, _)| known == name);
-        found.map_or(Reduction::Mean, |(_, how)| *how)
+        let reduction = self.reduce.iter().find(|(known, _)| known == name);
+        reduction.map_or(Reduction::Mean, |(_, how)| *how)
     }
 }
 

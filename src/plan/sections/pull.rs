@@ -124,8 +124,8 @@ const PAUSE: Form<f64> = Form {
 /// How many times the median is too long.
 const TIMES: Form<f64> = Form {
     read: |reader, entry| {
-        let what = "a number of at least 1: how many times the median is too long";
-        number(reader, entry, 1.0, what)
+        let expected = "a number of at least 1: how many times the median is too long";
+        number(reader, entry, 1.0, expected)
     },
     schema: || json!({ "type": "number", "minimum": 1 }),
 };
@@ -136,9 +136,9 @@ const SHARE: Form<Option<f64>> = Form {
         if let DeValue::Boolean(false) = entry.item.get_ref() {
             return Some(None);
         }
-        let what = "a share between 0 and 1, or `false`";
-        let share = number(reader, entry, f64::MIN_POSITIVE, what)?;
-        in_range(reader, entry, share, 0.0..=1.0, what).map(Some)
+        let expected = "a share between 0 and 1, or `false`";
+        let share = number(reader, entry, f64::MIN_POSITIVE, expected)?;
+        in_range(reader, entry, share, 0.0..=1.0, expected).map(Some)
     },
     schema: || json!({ "anyOf": [{ "const": false }, { "type": "number", "exclusiveMinimum": 0, "maximum": 1 }] }),
 };

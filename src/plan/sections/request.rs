@@ -66,8 +66,8 @@ impl Wish {
 
     /// What of it is learnt from trials that have ended.
     pub(crate) fn learns(&self) -> Learns {
-        let of = |amount: &Option<Amount>| amount.as_ref().and_then(Amount::learn).cloned();
-        Learns { memory: of(&self.memory), walltime: of(&self.walltime) }
+        let learn_of = |amount: &Option<Amount>| amount.as_ref().and_then(Amount::learn).cloned();
+        Learns { memory: learn_of(&self.memory), walltime: learn_of(&self.walltime) }
     }
 
     /// The request, its numbers made consistent; `n_gpu_ids` is the length of `gpu_ids_abs`, and

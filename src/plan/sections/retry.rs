@@ -59,8 +59,8 @@ impl Growth {
     /// The request that follows this one; `None` where it may not grow.
     pub(crate) fn of(self, before: u64) -> Option<u64> {
         let grown = (before as f64 * self.factor).ceil() as u64;
-        let now = self.up_to.map_or(grown, |most| grown.min(most));
-        (now > before).then_some(now)
+        let limited = self.up_to.map_or(grown, |most| grown.min(most));
+        (limited > before).then_some(limited)
     }
 
     /// The request that has grown so often.
@@ -199,9 +199,9 @@ fn growth(
     section: &Section<Grows>,
     example: &str,
 ) -> Option<Growth> {
-    let before = reader.n_faults();
+    let n_faults_before = reader.n_faults();
     let Grows { factor, up_to } = table(reader, entry, section);
-    if factor.is_none() && reader.n_faults() == before {
+    if factor.is_none() && reader.n_faults() == n_faults_before {
         let sentence = format!("`{}` does not say how much more", entry.key);
         reader.wrong(entry.at, sentence, format!("write `{} = {{ {example} }}`", entry.key));
     }
@@ -217,8 +217,8 @@ fn factor(reader: &mut Reader<'_>, entry: &Entry<'_>, least: f64) -> Option<f64>
     let factor = factor.filter(|factor| (least..=MOST).contains(factor));
     if factor.is_none() {
         let sentence = format!("`{}` cannot be `{text}`", entry.key);
-        let from = if least > 1.0 { "above" } else { "from" };
-        let hint = format!("write a factor {from} 1 and up to {MOST}, as `\"x2\"`");
+        let lower_bound = if least > 1.0 { "above" } else { "from" };
+        let hint = format!("write a factor {lower_bound} 1 and up to {MOST}, as `\"x2\"`");
         reader.wrong(entry.at, sentence, hint);
     }
     factor

@@ -116,7 +116,7 @@ pub(crate) fn read(
     train: Option<&Entry<'_>>,
     places: &mut Places,
 ) -> Option<Run> {
-    let mut own = Written {
+    let mut form = Written {
         command: Argv::default(),
         function: None,
         program: Argv::default(),
@@ -129,26 +129,26 @@ pub(crate) fn read(
         expect: Argv::default(),
         signal: None,
     };
-    let written = RUN.read(reader, entry, &mut own);
-    (places.command, places.env) = (own.command.places, own.env.places);
-    places.expect = own.expect.places;
+    let written = RUN.read(reader, entry, &mut form);
+    (places.command, places.env) = (form.command.places, form.env.places);
+    places.expect = form.expect.places;
     places.signal = find(&written, "signal").map_or(0, |entry| entry.at);
     let mut run = Run {
-        command: own.command.words,
-        function: own.function,
-        program: own.program.words,
+        command: form.command.words,
+        function: form.function,
+        program: form.program.words,
         train: None,
         metrics: Metrics::default(),
         hooks: Hooks::default(),
         container: None,
-        workdir: own.workdir,
-        setup: own.setup,
-        modules: own.modules,
-        env: own.env.pairs,
-        on_failure: own.on_failure,
-        attempts: own.attempts,
-        expect: own.expect.words,
-        signal: own.signal,
+        workdir: form.workdir,
+        setup: form.setup,
+        modules: form.modules,
+        env: form.env.pairs,
+        on_failure: form.on_failure,
+        attempts: form.attempts,
+        expect: form.expect.words,
+        signal: form.signal,
     };
     check_keys(reader, &written, run.function.is_some(), train);
     if let Some(train) = train {
@@ -183,8 +183,8 @@ fn check_keys(
         reader.wrong(entry.at, sentence, hint);
     }
     if let (Some(entry), true) = (find(written, "signal"), of_function || train.is_some()) {
-        let what = if of_function { "a function" } else { "`[train]`" };
-        let sentence = format!("`signal` is for a command, and the plan has {what}");
+        let what_runs = if of_function { "a function" } else { "`[train]`" };
+        let sentence = format!("`signal` is for a command, and the plan has {what_runs}");
         let hint = match of_function {
             true => "a function can ask how much time is left: `hpcsweep.time_left()`",
             false => "remove it: training saves a checkpoint when its time is over",

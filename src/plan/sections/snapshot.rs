@@ -62,16 +62,16 @@ const PATTERNS: Form<Vec<String>> = Form {
 
 /// Reads `[snapshot]`; without `paths`, the plan's folder. A plan without a command is reported.
 pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, run: Option<&Run>) -> Snapshot {
-    let mut own = Snapshot { paths: vec![".".to_owned()], ..Snapshot::default() };
-    SNAPSHOT.read(reader, Some(entry), &mut own);
+    let mut snapshot = Snapshot { paths: vec![".".to_owned()], ..Snapshot::default() };
+    SNAPSHOT.read(reader, Some(entry), &mut snapshot);
     let of_us = run.is_some_and(|run| run.train.is_some());
     if of_us || run.is_some_and(|run| run.function.is_some()) {
-        let what = if of_us { "`[train]`" } else { "a function" };
+        let what_runs = if of_us { "`[train]`" } else { "a function" };
         let sentence =
-            format!("`[snapshot]` stores the files of a command, and the plan has {what}");
+            format!("`[snapshot]` stores the files of a command, and the plan has {what_runs}");
         reader.wrong(entry.at, sentence, "leave out `[snapshot]`");
     }
-    own
+    snapshot
 }
 
 #[cfg(test)]

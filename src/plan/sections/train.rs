@@ -92,13 +92,13 @@ fn texts<'f>(form: &'f Value, path: &str, with: &mut impl FnMut(&str, &'f str)) 
 
 /// The templates of `[train]` with their keys and their places.
 pub(crate) fn templates(run: &Run, places: &Places) -> Vec<(String, Template, usize)> {
-    let mut found = Vec::new();
+    let mut templates = Vec::new();
     if let Some(form) = &run.train {
         texts(form, "", &mut |path, text| {
-            found.push((format!("train.{path}"), Template::new(text), places.of_train(path)));
+            templates.push((format!("train.{path}"), Template::new(text), places.of_train(path)));
         });
     }
-    found
+    templates
 }
 
 /// Tries `[train]` with the parameters of the trials.
@@ -126,12 +126,12 @@ pub(crate) fn check(
         let extra = stand_ins(id, trial);
         if let Err(mut fault) = template.fill(&trial.params, seed, &extra) {
             let key = fault.key.as_deref().and_then(|key| key.strip_prefix("train."));
-            let at = places.of_train(key.unwrap_or_default());
+            let template_at = places.of_train(key.unwrap_or_default());
             if expanded.trials.len() > 1 && !template.names.is_empty() {
                 fault.sentence = format!("trial {id}: {}", fault.sentence);
             }
-            fault.place = Some(reader.place(at));
-            reader.report(at, fault);
+            fault.place = Some(reader.place(template_at));
+            reader.report(template_at, fault);
             return;
         }
         if tried.len() >= MAX_TRIED {
@@ -165,12 +165,13 @@ impl TrainTemplate {
         let Some(form) = run.train.clone() else {
             return Err(Fault::request("the plan has no `[train]`"));
         };
-        let mut all = Vec::new();
-        texts(&form, "", &mut |path, text| all.push((path.to_owned(), Template::new(text))));
-        let parsed = Parsed::new(all.iter().map(|(path, template)| (path, &*template.source)));
+        let mut templates = Vec::new();
+        texts(&form, "", &mut |path, text| templates.push((path.to_owned(), Template::new(text))));
+        let parsed =
+            Parsed::new(templates.iter().map(|(path, template)| (path, &*template.source)));
         let parsed =
             parsed.map_err(|(path, why)| Fault::request(format!("`train.{path}`: {why}")))?;
-        let uses = all.iter().filter_map(|(_, template)| template.uses().ok());
+        let uses = templates.iter().filter_map(|(_, template)| template.uses().ok());
         let names: BTreeSet<String> = uses.flat_map(|uses| uses.names).collect();
         let whole_table = names.iter().any(|name| name.starts_with("params"));
         Ok(Self { form, parsed, names, whole_table })
@@ -207,12 +208,12 @@ impl TrainTemplate {
                 Value::Array(items.collect::<Result<_, _>>()?)
             }
             Value::Object(fields) => {
-                let mut all = Map::new();
+                let mut filled_fields = Map::new();
                 for (key, value) in fields {
                     let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    all.insert(key.clone(), self.filled(value, &path, filler)?);
+                    filled_fields.insert(key.clone(), self.filled(value, &path, filler)?);
                 }
-                Value::Object(all)
+                Value::Object(filled_fields)
             }
             other => other.clone(),
         })

@@ -57,8 +57,9 @@ impl CommandTemplate {
             env.iter().map(|(name, text)| (name.clone(), Template::new(text))).collect();
         let commands =
             command.iter().enumerate().map(|(i, t)| (argument_name(what, i), &*t.source));
-        let all = commands.chain(env.iter().map(|(name, t)| (variable_name(name), &*t.source)));
-        let parsed = Parsed::new(all).map_err(|(name, why)| named(Fault::request(why), &name))?;
+        let sources = commands.chain(env.iter().map(|(name, t)| (variable_name(name), &*t.source)));
+        let parsed =
+            Parsed::new(sources).map_err(|(name, why)| named(Fault::request(why), &name))?;
         Ok(Self { what, command, env, parsed })
     }
 

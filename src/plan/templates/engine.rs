@@ -44,8 +44,8 @@ pub(crate) fn is_plain(source: &str) -> bool {
 /// whole (`sweep["seed"]`, `sweep | json_encode`).
 pub(crate) fn reads(source: &str, object: &str, fields: &[&str]) -> bool {
     let is_field = |name: &str| {
-        let rest = name.strip_prefix(object).and_then(|rest| rest.strip_prefix('.'));
-        rest.is_some_and(|rest| fields.contains(&rest.split('.').next().unwrap_or(rest)))
+        let field_path = name.strip_prefix(object).and_then(|rest| rest.strip_prefix('.'));
+        field_path.is_some_and(|path| fields.contains(&path.split('.').next().unwrap_or(path)))
     };
     let names = || Compiled::new(source).map(|compiled| compiled.uses.names).unwrap_or_default();
     !is_plain(source) && names().iter().any(|name| name == object || is_field(name))
@@ -62,26 +62,27 @@ impl Parsed {
     pub(crate) fn new<'t, K>(
         templates: impl IntoIterator<Item = (K, &'t str)>,
     ) -> Result<Self, (K, String)> {
-        let all = templates.into_iter().filter(|(_, source)| !is_plain(source));
-        let all: Vec<(K, &str)> = all.collect();
-        if all.is_empty() {
+        let expressions = templates.into_iter().filter(|(_, source)| !is_plain(source));
+        let expressions: Vec<(K, &str)> = expressions.collect();
+        if expressions.is_empty() {
             return Ok(Self(None));
         }
         let mut tera = engine();
         // All at once, because after each addition Tera checks all templates that it has.
-        let Err(error) = tera.add_raw_templates(all.iter().map(|(_, source)| (source, source)))
+        let Err(error) =
+            tera.add_raw_templates(expressions.iter().map(|(_, source)| (source, source)))
         else {
             return Ok(Self(Some(tera)));
         };
-        let mut first = None;
-        for (key, source) in all {
+        let mut first_invalid = None;
+        for (key, source) in expressions {
             match Compiled::new(source) {
-                Ok(_) => drop(first.get_or_insert(key)),
+                Ok(_) => drop(first_invalid.get_or_insert(key)),
                 Err(why) => return Err((key, why)),
             }
         }
         // Each is sound alone.
-        first.map_or(Ok(Self(None)), |key| Err((key, sentence(&error))))
+        first_invalid.map_or(Ok(Self(None)), |key| Err((key, sentence(&error))))
     }
 
     /// The text of one of them; `context` is asked for only where there is something to fill in.
@@ -207,11 +208,11 @@ const NAME: &str = "template";
 /// The names in the expressions of a template whose head is a variable, dotted as far as they are.
 fn paths(source: &str, is_variable: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut found = BTreeSet::new();
-    let mut rest = source;
-    while let Some(open) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
-        let mut code = &rest[open + 2..];
-        let mut before = ' ';
+    let mut paths = BTreeSet::new();
+    let mut unread = source;
+    while let Some(open) = unread.find("{{").into_iter().chain(unread.find("{%")).min() {
+        let mut code = &unread[open + 2..];
+        let mut previous_char = ' ';
         while let Some(c) = code.chars().next() {
             if code.starts_with("}}") || code.starts_with("%}") {
                 break;
@@ -222,18 +223,18 @@ fn paths(source: &str, is_variable: impl Fn(&str) -> bool) -> BTreeSet<String> {
                 let end = code.find(|c: char| !is_name(c) && c != '.').unwrap_or(code.len());
                 let name = code[..end].trim_end_matches('.');
                 let head = name.split('.').next().unwrap_or("");
-                if before != '.' && is_variable(head) {
-                    found.insert(name.to_owned());
+                if previous_char != '.' && is_variable(head) {
+                    paths.insert(name.to_owned());
                 }
                 code = &code[end..];
             } else {
                 code = &code[c.len_utf8()..];
             }
-            before = c;
+            previous_char = c;
         }
-        rest = code.get(2..).unwrap_or("");
+        unread = code.get(2..).unwrap_or("");
     }
-    found
+    paths
 }
 
 #[cfg(test)]

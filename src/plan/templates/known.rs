@@ -89,16 +89,16 @@ pub(crate) fn expressions(source: &str) -> String {
 /// The fault of a name that no trial has, with the nearest of those there are.
 pub(crate) fn unknown_name<'n>(name: &str, forms: impl IntoIterator<Item = &'n Names>) -> Fault {
     let head = name.split('.').next().unwrap_or(name);
-    let mut known: BTreeSet<String> = match head {
+    let mut known_names: BTreeSet<String> = match head {
         "trial" => TRIAL_FIELDS.iter().map(|field| format!("trial.{field}")).collect(),
         "sweep" => SWEEP_FIELDS.iter().map(|field| format!("sweep.{field}")).collect(),
         _ => ["params", "trial", "sweep"].iter().map(|s| (*s).to_owned()).collect(),
     };
     let is_field = head == "trial" || head == "sweep";
     for names in forms.into_iter().filter(|_| !is_field) {
-        known.extend(names.iter().map(|name| name.to_string()));
+        known_names.extend(names.iter().map(|name| name.to_string()));
     }
-    let known: Vec<String> = known.into_iter().collect();
-    let hint = words::suggestion(name, &known, "known names:");
+    let known_names: Vec<String> = known_names.into_iter().collect();
+    let hint = words::suggestion(name, &known_names, "known names:");
     Fault::request(format!("`{name}` is not a name of this plan")).hint(hint)
 }

@@ -80,9 +80,10 @@ impl Font {
     /// # Errors
     /// When the font is broken, which a test excludes.
     pub(super) fn subset(&self, letters: &BTreeSet<char>) -> Result<String, Fault> {
-        let whole = font_subset::Font::opentype(FILE).map_err(|e| broken(format!("{e:?}")))?;
-        let known = letters.iter().copied().filter(|c| whole.contains_char(*c)).collect();
-        let subset = whole.subset(&known).map_err(|e| broken(format!("{e:?}")))?;
+        let full_font = font_subset::Font::opentype(FILE).map_err(|e| broken(format!("{e:?}")))?;
+        let known_letters =
+            letters.iter().copied().filter(|c| full_font.contains_char(*c)).collect();
+        let subset = full_font.subset(&known_letters).map_err(|e| broken(format!("{e:?}")))?;
         Ok(STANDARD.encode(subset.to_opentype()))
     }
 }

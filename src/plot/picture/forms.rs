@@ -86,9 +86,9 @@ fn in_order(pdf: &[u8]) -> Vec<u8> {
     let lines: Vec<&[u8]> = pdf.split_inclusive(|byte| *byte == b'\n').collect();
     let mut out = Vec::with_capacity(pdf.len());
     for part in lines.chunk_by(|a, b| is_entry(a) && is_entry(b)) {
-        let mut part = part.to_vec();
-        part.sort_unstable();
-        out.extend(part.concat());
+        let mut sorted_part = part.to_vec();
+        sorted_part.sort_unstable();
+        out.extend(sorted_part.concat());
     }
     out
 }

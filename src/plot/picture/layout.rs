@@ -108,26 +108,26 @@ impl Around {
             tick.label = font.fit(&tick.label, TICK, width * 0.4);
         }
         let y_label = if figure.y.label.is_empty() { 0.0 } else { LABEL + 3.0 };
-        let mut left = PAD + y_label + widest(&y, font) + GAP + MARK;
+        let mut margin_left = PAD + y_label + widest(&y, font) + GAP + MARK;
         let (mut right, mut values) = (PAD, Vec::new());
         if let Body::Cells { values: axis, .. } = &figure.body {
             values = axis.scale.ticks(5);
             right += BAR[0] + BAR[1] + MARK + GAP + widest(&values, font) + 3.0 + LABEL;
         }
-        let x = Labels::of(&figure.x.scale, width - left - right, font);
+        let x = Labels::of(&figure.x.scale, width - margin_left - right, font);
         if let Some(last) = x.ticks.last().filter(|_| !x.turned) {
-            let beyond =
-                font.width(&last.label, TICK) / 2.0 - (1.0 - last.place) * (width - left - right);
+            let beyond = font.width(&last.label, TICK) / 2.0
+                - (1.0 - last.place) * (width - margin_left - right);
             right = right.max(PAD + beyond);
         }
         if x.turned {
             // The first labels begin to the left of the axis.
-            let area = width - left - right;
+            let area = width - margin_left - right;
             let beyond =
                 x.ticks.iter().map(|t| font.width(&t.label, TICK) * TURNED - t.place * area);
-            left = left.max(PAD + beyond.fold(0.0, f64::max));
+            margin_left = margin_left.max(PAD + beyond.fold(0.0, f64::max));
         }
-        let legend = legend(figure, width - left - PAD, font);
+        let legend = legend(figure, width - margin_left - PAD, font);
         let title_height = match title.len() {
             0 => 0.0,
             lines => lines as f64 * TITLE * 1.25 + BELOW_TITLE,
@@ -148,7 +148,7 @@ impl Around {
         let x_label = if figure.x.label.is_empty() { 0.0 } else { LABEL + 3.5 };
         let factor = if figure.x.scale.exponent() != 0 { TICK } else { 0.0 };
         let below = MARK + GAP + labels + x_label.max(factor) + PAD;
-        Self { title, legend, left, right, top, below, x, y, values }
+        Self { title, legend, left: margin_left, right, top, below, x, y, values }
     }
 
     /// The rectangle that is left.
@@ -158,8 +158,8 @@ impl Around {
             Body::Cells { rows, .. } => {
                 let columns = rows.first().map_or(1, Vec::len).max(1) as f64;
                 let rows = rows.len().max(1) as f64;
-                let most = (width * 1.2 / rows).clamp(9.0, 26.0);
-                rows * (width / columns * 0.8).clamp(9.0, most)
+                let max_height = (width * 1.2 / rows).clamp(9.0, 26.0);
+                rows * (width / columns * 0.8).clamp(9.0, max_height)
             }
             Body::Bars(bars) => bars.len() as f64 * 13.0 + 4.0,
             _ => width * 0.62,
@@ -188,10 +188,10 @@ impl Around {
         y += if self.title.is_empty() { 0.0 } else { BELOW_TITLE };
         for row in &self.legend {
             for entry in row {
-                let at = area.left + entry.at;
-                let text = if entry.look.is_some() { at + SWATCH + 3.0 } else { at };
+                let entry_x = area.left + entry.at;
+                let text = if entry.look.is_some() { entry_x + SWATCH + 3.0 } else { entry_x };
                 if let Some(look) = entry.look {
-                    marks::swatch((at, y + LEGEND_ROW / 2.0), SWATCH, look, svg);
+                    marks::swatch((entry_x, y + LEGEND_ROW / 2.0), SWATCH, look, svg);
                 }
                 svg.text(
                     (text, y + LEGEND_ROW / 2.0 + TICK * CAPITAL / 2.0),
@@ -228,14 +228,14 @@ fn svg_label(axis: &Axis, place: (f64, f64), turn: f64, room: f64, font: &Font, 
 impl Labels {
     /// Labels that do not overlap in this width: numbers are thinned out, words turned.
     fn of(scale: &Scale, width: f64, font: &Font) -> Self {
-        let mut most = ((width / 30.0) as usize).clamp(2, 10);
+        let mut max_ticks = ((width / 30.0) as usize).clamp(2, 10);
         loop {
-            let mut ticks = scale.ticks(most);
+            let mut ticks = scale.ticks(max_ticks);
             if overlap_at(&ticks, width, font) <= 1 {
                 return Self { ticks, turned: false };
             }
-            if !matches!(scale, Scale::Words(_)) && most > 2 {
-                most -= 1;
+            if !matches!(scale, Scale::Words(_)) && max_ticks > 2 {
+                max_ticks -= 1;
                 if !matches!(scale, Scale::Log(_, _, at) if !at.is_empty()) {
                     continue;
                 }
@@ -262,8 +262,9 @@ fn overlap_at(ticks: &[Tick], width: f64, font: &Font) -> usize {
     let named: Vec<&Tick> = ticks.iter().filter(|tick| !tick.label.is_empty()).collect();
     let half = |tick: &Tick| font.width(&tick.label, TICK) / 2.0;
     let fits = |every: usize| {
-        let kept: Vec<&&Tick> = named.iter().step_by(every).collect();
-        kept.windows(2)
+        let kept_ticks: Vec<&&Tick> = named.iter().step_by(every).collect();
+        kept_ticks
+            .windows(2)
             .all(|two| (two[1].place - two[0].place) * width >= half(two[0]) + half(two[1]) + 3.0)
     };
     (1..named.len().max(2)).find(|every| fits(*every)).unwrap_or(named.len().max(1))
@@ -300,12 +301,12 @@ fn legend(figure: &Figure, width: f64, font: &Font) -> Vec<Vec<Entry>> {
         if column == 0 {
             rows.push(Vec::new());
         }
-        let at = match is_one_row {
+        let entry_x = match is_one_row {
             true => widths[..place].iter().sum(),
             false => column as f64 * widest,
         };
         if let Some(row) = rows.last_mut() {
-            row.push(Entry { at: indent + at, look: Some(line.look), label });
+            row.push(Entry { at: indent + entry_x, look: Some(line.look), label });
         }
     }
     if let (Some(label), Some(first)) = (title, rows.first_mut()) {
@@ -342,27 +343,27 @@ fn axes(figure: &Figure, around: &Around, area: &Area, font: &Font, svg: &mut Sv
     for (at, tick) in around.y.iter().enumerate() {
         let is_word = !has_marks(&figure.y.scale);
         // Bars are listed from above.
-        let place =
+        let y_place =
             if matches!(figure.body, Body::Bars(_)) { 1.0 - tick.place } else { tick.place };
-        let y = area.y(place);
+        let y = area.y(y_place);
         let mark = if tick.label.is_empty() { SMALL_MARK } else { MARK };
         if !is_word {
             svg.line((left - mark, y), (left, y), thin);
         }
         let is_hidden = tick.label.is_empty() || is_word && at % every != 0;
         if !is_hidden {
-            let place = (left - MARK - GAP, y + TICK * CAPITAL / 2.0);
-            svg.text(place, Anchor::End, TICK, 0.0, INK, &tick.label);
+            let label_place = (left - MARK - GAP, y + TICK * CAPITAL / 2.0);
+            svg.text(label_place, Anchor::End, TICK, 0.0, INK, &tick.label);
         }
     }
     let times = |exponent: i32| format!("×{}", axis::power(1, exponent));
     if figure.y.scale.exponent() != 0 {
-        let place = (left, area.top - 4.0);
-        svg.text(place, Anchor::Start, TICK, 0.0, INK, &times(figure.y.scale.exponent()));
+        let exponent_place = (left, area.top - 4.0);
+        svg.text(exponent_place, Anchor::Start, TICK, 0.0, INK, &times(figure.y.scale.exponent()));
     }
     if figure.x.scale.exponent() != 0 {
-        let place = (area.x(1.0), area.top + area.height + around.below - PAD - 1.5);
-        svg.text(place, Anchor::End, TICK, 0.0, INK, &times(figure.x.scale.exponent()));
+        let exponent_place = (area.x(1.0), area.top + area.height + around.below - PAD - 1.5);
+        svg.text(exponent_place, Anchor::End, TICK, 0.0, INK, &times(figure.x.scale.exponent()));
     }
     if let Body::Cells { values, .. } = &figure.body {
         bar(values, &around.values, area, font, svg);
@@ -371,10 +372,10 @@ fn axes(figure: &Figure, around: &Around, area: &Area, font: &Font, svg: &mut Sv
 
 /// The bar of colours beside a heat map.
 fn bar(values: &Axis, ticks: &[Tick], area: &Area, font: &Font, svg: &mut Svg) {
-    let left = area.x(1.0) + BAR[0];
-    let right = left + BAR[1];
+    let bar_left = area.x(1.0) + BAR[0];
+    let right = bar_left + BAR[1];
     svg.gradient("values", &marks::SHADES);
-    svg.rect((left, area.top), (BAR[1], area.height), "url(#values)", None);
+    svg.rect((bar_left, area.top), (BAR[1], area.height), "url(#values)", None);
     for tick in ticks {
         let y = area.y(tick.place);
         let mark = if tick.label.is_empty() { SMALL_MARK } else { MARK };
@@ -390,8 +391,16 @@ fn bar(values: &Axis, ticks: &[Tick], area: &Area, font: &Font, svg: &mut Svg) {
     }
     let exponent = values.scale.exponent();
     if exponent != 0 {
-        let place = (right + MARK + GAP + widest(ticks, font) + 3.0 + LABEL, area.top - 4.0);
-        svg.text(place, Anchor::End, TICK, 0.0, INK, &format!("×{}", axis::power(1, exponent)));
+        let exponent_place =
+            (right + MARK + GAP + widest(ticks, font) + 3.0 + LABEL, area.top - 4.0);
+        svg.text(
+            exponent_place,
+            Anchor::End,
+            TICK,
+            0.0,
+            INK,
+            &format!("×{}", axis::power(1, exponent)),
+        );
     }
     let x = right + MARK + GAP + widest(ticks, font) + 3.0 + LABEL * CAPITAL;
     svg_label(values, (x, area.y(0.5)), -90.0, area.height + 8.0, font, svg);

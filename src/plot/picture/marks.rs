@@ -43,12 +43,12 @@ fn colour(number: usize) -> &'static str {
 
 /// The colour of a place between the least and the greatest value.
 fn shade(place: f64) -> [u8; 3] {
-    let place = place.clamp(0.0, 1.0) * (SHADES.len() - 1) as f64;
-    let below = (place.floor() as usize).min(SHADES.len() - 2);
-    let part = place - below as f64;
+    let position = place.clamp(0.0, 1.0) * (SHADES.len() - 1) as f64;
+    let below = (position.floor() as usize).min(SHADES.len() - 2);
+    let fraction = position - below as f64;
     std::array::from_fn(|i| {
         let (a, b) = (f64::from(SHADES[below][i]), f64::from(SHADES[below + 1][i]));
-        (a + (b - a) * part).round() as u8
+        (a + (b - a) * fraction).round() as u8
     })
 }
 
@@ -57,7 +57,7 @@ pub(super) fn draw(figure: &Figure, area: &Area, font: &Font, svg: &mut Svg) {
     match &figure.body {
         Body::Lines { lines, .. } => {
             svg.clip((area.left, area.top), (area.width, area.height));
-            let place =
+            let point_at =
                 |x: f64, y: f64| (area.x(figure.x.scale.place(x)), area.y(figure.y.scale.place(y)));
             // The first lines are the ones that matter: they are drawn last.
             let rank = |line: &&Line| match line.look {
@@ -67,11 +67,11 @@ pub(super) fn draw(figure: &Figure, area: &Area, font: &Font, svg: &mut Svg) {
             };
             let mut order: Vec<&Line> = lines.iter().collect();
             order.sort_by_key(rank);
-            order.iter().for_each(|line| around(line, &figure.y.scale, place, svg));
-            order.iter().for_each(|line| path(line, place, svg));
+            order.iter().for_each(|line| around(line, &figure.y.scale, point_at, svg));
+            order.iter().for_each(|line| path(line, point_at, svg));
             svg.unclip();
             // Marks at the edge are whole.
-            order.iter().for_each(|line| points(line, place, svg));
+            order.iter().for_each(|line| points(line, point_at, svg));
         }
         Body::Cells { rows, values, best } => cells(rows, values, *best, area, font, svg),
         Body::Boxes(samples) => {
@@ -202,10 +202,10 @@ fn cells(
     let columns = rows.first().map_or(1, Vec::len).max(1);
     let (width, height) = (area.width / columns as f64, area.height / rows.len().max(1) as f64);
     let unit = 10f64.powi(values.scale.exponent());
-    let all = || rows.iter().flatten().flatten();
-    let enough = axis::digits_between(all().map(|value| value / unit));
+    let all_values = || rows.iter().flatten().flatten();
+    let enough = axis::digits_between(all_values().map(|value| value / unit));
     let label = |value: f64| axis::digits(value / unit, enough);
-    let widest = all().map(|v| font.width(&label(*v), NUMBER)).fold(0.0, f64::max);
+    let widest = all_values().map(|v| font.width(&label(*v), NUMBER)).fold(0.0, f64::max);
     let has_numbers = widest + 2.0 <= width && NUMBER + 2.0 <= height;
     let corner = |x: usize, y: usize| {
         (area.left + x as f64 * width, area.top + (rows.len() - 1 - y) as f64 * height)
@@ -219,8 +219,8 @@ fn cells(
             svg.rect((left, top), (width, height), &fill, Some(Stroke::of(&fill, 0.2)));
             if let Some(value) = value.filter(|_| has_numbers) {
                 let ink = if values.scale.place(value) < 0.55 { "#fff" } else { INK };
-                let place = (left + width / 2.0, top + height / 2.0 + NUMBER * 0.36);
-                svg.text(place, Anchor::Middle, NUMBER, 0.0, ink, &label(value));
+                let label_place = (left + width / 2.0, top + height / 2.0 + NUMBER * 0.36);
+                svg.text(label_place, Anchor::Middle, NUMBER, 0.0, ink, &label(value));
             }
         }
     }
@@ -247,16 +247,17 @@ fn distribution(sample: &Sample, x: f64, width: f64, y: impl Fn(f64) -> f64, svg
         }
         svg.rect((x - half, y(high)), (width, y(low) - y(high)), "#d6e6f2", Some(thin));
     }
-    let all = sample.values.len() <= MOST_POINTS;
+    let has_room = sample.values.len() <= MOST_POINTS;
     let is_out = |value: f64| {
         quartiles.is_none_or(|[least, _, _, _, greatest]| value < least || value > greatest)
     };
-    for (at, value) in sample.values.iter().enumerate().filter(|(_, value)| all || is_out(**value))
+    for (at, value) in
+        sample.values.iter().enumerate().filter(|(_, value)| has_room || is_out(**value))
     {
         // Neighbours lie beside each other: multiples of the golden ratio are spread evenly.
         let aside = match sample.values.len() {
             1 => 0.0,
-            _ if !all => 0.0,
+            _ if !has_room => 0.0,
             _ => ((at as f64 * 0.618_034).fract() - 0.5) * width * 0.6,
         };
         svg.circle((x + aside, y(*value)), 1.2, ink, 0.6);

@@ -162,7 +162,7 @@ impl Svg {
             Anchor::Middle => " text-anchor=\"middle\"",
             Anchor::End => " text-anchor=\"end\"",
         };
-        let place = match turn {
+        let placement = match turn {
             0.0 => format!("x=\"{}\" y=\"{}\"", number(x), number(y)),
             turn => format!(
                 "transform=\"translate({} {}) rotate({})\"",
@@ -174,7 +174,7 @@ impl Svg {
         let fill = if fill == INK { String::new() } else { format!(" fill=\"{fill}\"") };
         let _ = writeln!(
             self.body,
-            "<text {place} font-size=\"{}\"{anchor}{fill}>{}</text>",
+            "<text {placement} font-size=\"{}\"{anchor}{fill}>{}</text>",
             number(size),
             escaped(text)
         );
@@ -182,13 +182,16 @@ impl Svg {
 
     /// A fill of this name: colours from below.
     pub(super) fn gradient(&mut self, name: &str, colours: &[[u8; 3]]) {
-        let last = colours.len().saturating_sub(1).max(1) as f64;
+        let last_colour = colours.len().saturating_sub(1).max(1) as f64;
         let stops: String = colours
             .iter()
             .enumerate()
             .map(|(at, colour)| {
                 let colour = hex(*colour);
-                format!("<stop offset=\"{}\" stop-color=\"{colour}\"/>", number(at as f64 / last))
+                format!(
+                    "<stop offset=\"{}\" stop-color=\"{colour}\"/>",
+                    number(at as f64 / last_colour)
+                )
             })
             .collect();
         let _ = writeln!(
@@ -238,7 +241,7 @@ impl Svg {
 }
 
 fn places(points: &[(f64, f64)]) -> String {
-    let all: Vec<String> =
+    let coordinates: Vec<String> =
         points.iter().map(|(x, y)| format!("{},{}", number(*x), number(*y))).collect();
-    all.join(" ")
+    coordinates.join(" ")
 }

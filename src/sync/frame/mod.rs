@@ -76,12 +76,12 @@ impl Request {
                 return Ok(Some(Self::Broken(format!("the request makes no sense: {error}"))));
             }
         };
-        let said = head.items.iter().try_fold(0u64, |sum, item| sum.checked_add(item.bytes));
-        if said != Some(head.bytes) {
+        let item_bytes = head.items.iter().try_fold(0u64, |sum, item| sum.checked_add(item.bytes));
+        if item_bytes != Some(head.bytes) {
             wire::skip(from, head.bytes)?;
             let bytes = head.bytes;
-            let why = format!("the items do not have the {bytes} bytes of their sum");
-            return Ok(Some(Self::Broken(why)));
+            let reason = format!("the items do not have the {bytes} bytes of their sum");
+            return Ok(Some(Self::Broken(reason)));
         }
         let mut items = Vec::with_capacity(head.items.len());
         for item in head.items {
@@ -246,19 +246,20 @@ impl Answer {
             };
             return Ok(Self::Hello { rank, world, version: head.version.unwrap_or_default() });
         };
-        let mut all: Vec<(Vec<String>, Vec<Value>)> = Vec::new();
+        let mut values_by_key: Vec<(Vec<String>, Vec<Value>)> = Vec::new();
         for item in items {
             let key = item.key.clone();
             let value = wire::read_value(from, item)?.map_err(lost)?;
-            match all.last_mut() {
+            match values_by_key.last_mut() {
                 Some((last, values)) if *last == key => values.push(value),
-                _ => all.push((key, vec![value])),
+                _ => values_by_key.push((key, vec![value])),
             }
         }
         Ok(match joined {
-            false => Self::PerRank(all),
+            false => Self::PerRank(values_by_key),
             true => Self::Joined(
-                all.into_iter()
+                values_by_key
+                    .into_iter()
                     .filter_map(|(key, mut values)| Some((key, values.pop()?)))
                     .collect(),
             ),

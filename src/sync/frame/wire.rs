@@ -124,14 +124,14 @@ pub(super) fn read_value(
     from: &mut impl Read,
     item: ItemHead,
 ) -> Result<Result<Value, String>, Fault> {
-    let given = match (item.error, item.form, item.dtype, item.shape) {
+    let checked = match (item.error, item.form, item.dtype, item.shape) {
         (Some(why), ..) => Err(why),
         (None, Some(form), Some(dtype), Some(shape)) => {
             value::check(form, dtype, &shape, item.bytes).map(|()| (form, dtype, shape))
         }
         _ => Err("an item needs `form`, `dtype` and `shape`, or `error`".to_owned()),
     };
-    match given {
+    match checked {
         Ok((form, dtype, shape)) => {
             Ok(Ok(Value { form, dtype, shape, data: read_bytes(from, item.bytes)? }))
         }
@@ -168,8 +168,8 @@ pub(super) fn write_message<'a>(
     serde_json::to_writer(&mut message, head)?;
     let length = message.len() - 4;
     if length > MOST_HEAD {
-        let why = format!("a head of {length} bytes; at most {MOST_HEAD} are taken");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        let reason = format!("a head of {length} bytes; at most {MOST_HEAD} are taken");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     }
     message[..4].copy_from_slice(&(length as u32).to_le_bytes());
     for piece in data {

@@ -33,8 +33,8 @@ pub(crate) fn mp_sync(
     value: Result<Value, String>,
     flags: Flags,
 ) -> Result<Synced, Fault> {
-    let mut all = gather(peers, Op::Gather, &[(Vec::new(), value)], flags)?;
-    all.pop().map(|(_, synced)| synced).ok_or_else(lost)
+    let mut results = gather(peers, Op::Gather, &[(Vec::new(), value)], flags)?;
+    results.pop().map(|(_, synced)| synced).ok_or_else(lost)
 }
 
 /// Gathers the leaves of a map, matched by key (the path to the leaf) whatever their order, each as
@@ -71,8 +71,8 @@ fn gather(
         let mine = convert(&value.data, value.dtype, plan.dtypes[rank]).ok_or_else(lost)?;
         pieces.push(Piece { mine, lens: plan.lens() });
     }
-    let all = items::carry(peers, &pieces)?;
-    let synced = met.into_iter().zip(plans).zip(all);
+    let gathered = items::carry(peers, &pieces)?;
+    let synced = met.into_iter().zip(plans).zip(gathered);
     Ok(synced.map(|((item, plan), data)| (item.key, plan.build(data))).collect())
 }
 
@@ -104,22 +104,22 @@ impl Plan {
         }
         let inner = &shapes[voices[0]][1..];
         if voices.iter().any(|rank| shapes[*rank][1..] != *inner) {
-            let told: Vec<&[u64]> = kinds.iter().map(|kind| kind.shape.as_slice()).collect();
-            let told = say::by_rank(&told, |shape| format!("{shape:?}"));
+            let rank_shapes: Vec<&[u64]> = kinds.iter().map(|kind| kind.shape.as_slice()).collect();
+            let shapes_words = say::by_rank(&rank_shapes, |shape| format!("{shape:?}"));
             return Err(item
-                .fault(&format!("the shapes differ beyond the first dimension: {told}"))
+                .fault(&format!("the shapes differ beyond the first dimension: {shapes_words}"))
                 .hint("pass concat=false to get the values of the ranks one by one"));
         }
         let common = voices.iter().map(|rank| dtypes[*rank]).reduce(Dtype::promote);
         let common = common.ok_or_else(lost)?;
         let rows = shapes.iter().try_fold(0u64, |sum, shape| sum.checked_add(shape[0]));
         let rows = rows.ok_or_else(|| item.fault("the result is larger than any memory"))?;
-        let mut whole = vec![rows];
-        whole.extend_from_slice(inner);
+        let mut joined_shape = vec![rows];
+        joined_shape.extend_from_slice(inner);
         Ok(Self {
             dtypes: vec![common; kinds.len()],
             forms: vec![result_form(voices.iter().map(|rank| &kinds[*rank]), flags)],
-            joined: Some(whole),
+            joined: Some(joined_shape),
             shapes,
         })
     }
@@ -141,13 +141,13 @@ impl Plan {
                 data,
             });
         }
-        let mut rest = data.as_slice();
+        let mut unread = data.as_slice();
         let ranks = self.forms.into_iter().zip(self.dtypes).zip(self.shapes).zip(lens);
         Synced::PerRank(
             ranks
                 .map(|(((form, dtype), shape), len)| {
-                    let (mine, after) = rest.split_at(len);
-                    rest = after;
+                    let (mine, after) = unread.split_at(len);
+                    unread = after;
                     Value { form, dtype, shape, data: mine.to_vec() }
                 })
                 .collect(),

@@ -39,14 +39,14 @@ fn best(numbers: impl Iterator<Item = (f64, f64)>, better: fn(f64, f64) -> bool)
 /// The weighted mean. It lies among the numbers whatever is rounded, so that the mean of equal ones is that
 /// number.
 fn mean(numbers: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
-    let mean = weighted(numbers.clone());
+    let weighted_mean = weighted(numbers.clone());
     let [least, most] = [How::Min, How::Max].map(|how| floats(numbers.clone(), how));
-    if mean < least {
+    if weighted_mean < least {
         least
-    } else if mean > most {
+    } else if weighted_mean > most {
         most
     } else {
-        mean
+        weighted_mean
     }
 }
 
@@ -58,7 +58,7 @@ fn weighted(numbers: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
         return sum / all;
     }
     // A sum on the way may be too large although each share is not.
-    let most = numbers.clone().fold(0.0, |most: f64, (_, w)| most.max(w));
-    let all: f64 = numbers.clone().fold(0.0, |all, (_, w)| all + w / most);
-    numbers.fold(0.0, |sum, (x, w)| sum + x * (w / most / all))
+    let largest_weight = numbers.clone().fold(0.0, |most: f64, (_, w)| most.max(w));
+    let weight_sum: f64 = numbers.clone().fold(0.0, |all, (_, w)| all + w / largest_weight);
+    numbers.fold(0.0, |sum, (x, w)| sum + x * (w / largest_weight / weight_sum))
 }

@@ -82,12 +82,12 @@ pub fn reduce(
         };
         Share { key: item.key.clone(), value: Ok(value), weight: item.weight }
     });
-    let all = reduce_values(peers, shares.collect(), how, nan)?;
+    let reduced = reduce_values(peers, shares.collect(), how, nan)?;
     let number = |value: Value| match value.dtype {
         Dtype::Int64 => value.numbers::<i64>()?.first().copied().map(Number::Int),
         _ => value.numbers::<f64>()?.first().copied().map(Number::Float),
     };
-    all.into_iter().map(|(key, value)| Ok((key, number(value).ok_or_else(lost)?))).collect()
+    reduced.into_iter().map(|(key, value)| Ok((key, number(value).ok_or_else(lost)?))).collect()
 }
 
 /// Reduces values of equal shape number by number, by key. Everything is computed in f64, or exactly for
@@ -120,8 +120,8 @@ pub(crate) fn reduce_values(
         };
         pieces.push(Piece { mine, lens: plan.lens(met[0].kinds.len()) });
     }
-    let all = items::carry(peers, &pieces)?;
-    let results = met.into_iter().zip(plans).zip(all);
+    let gathered = items::carry(peers, &pieces)?;
+    let results = met.into_iter().zip(plans).zip(gathered);
     results.map(|((item, plan), data)| plan.build(item, &data, how, nan)).collect()
 }
 
@@ -155,19 +155,20 @@ impl Plan {
         let kinds: Vec<&Kind> = likeness.iter().map(|rank| &item.kinds[*rank]).collect();
         let shape = &kinds[0].shape;
         if kinds.iter().any(|kind| kind.shape != *shape) {
-            let all: Vec<&[u64]> = item.kinds.iter().map(|kind| kind.shape.as_slice()).collect();
-            let told = say::by_rank(&all, |shape| format!("{shape:?}"));
-            return Err(item.fault(&format!("the shapes differ: {told}")));
+            let rank_shapes: Vec<&[u64]> =
+                item.kinds.iter().map(|kind| kind.shape.as_slice()).collect();
+            let shapes_words = say::by_rank(&rank_shapes, |shape| format!("{shape:?}"));
+            return Err(item.fault(&format!("the shapes differ: {shapes_words}")));
         }
         let common = kinds.iter().map(|kind| kind.dtype).reduce(Dtype::promote);
         let common = common.ok_or_else(lost)?;
-        let whole = common.is_integer();
-        let wire = if whole { Dtype::Int64 } else { Dtype::Float64 };
+        let is_integer = common.is_integer();
+        let wire = if is_integer { Dtype::Int64 } else { Dtype::Float64 };
         let dtype = match how {
-            How::Sum if whole => Dtype::Int64,
-            How::Mean | How::Variance if whole => Dtype::Float64,
+            How::Sum if is_integer => Dtype::Int64,
+            How::Mean | How::Variance if is_integer => Dtype::Float64,
             // The minimum of no values is NaN, which is not an integer.
-            How::Min | How::Max if whole && voices.is_empty() => Dtype::Float64,
+            How::Min | How::Max if is_integer && voices.is_empty() => Dtype::Float64,
             _ => common,
         };
         let kind = Kind { form: kinds[0].form, dtype, shape: shape.clone() };
@@ -196,22 +197,22 @@ impl Plan {
         let exact = matches!(how, How::Sum | How::Min | How::Max);
         let (computed, bytes) =
             if self.wire == Dtype::Int64 && exact && self.kind.dtype.is_integer() {
-                let all: Vec<i64> = bytemuck::allocation::pod_collect_to_vec(data);
+                let integers: Vec<i64> = bytemuck::allocation::pod_collect_to_vec(data);
                 let results =
-                    (0..count).map(|i| fold::ints(all.iter().skip(i).step_by(count), how));
+                    (0..count).map(|i| fold::ints(integers.iter().skip(i).step_by(count), how));
                 let results: Vec<i64> = results.collect::<Option<_>>().ok_or_else(|| {
                     item.fault("the sum of the whole numbers does not fit into 64 bits")
                         .hint("send them as real numbers, which are rounded")
                 })?;
                 (Dtype::Int64, bytemuck::cast_slice(&results).to_vec())
             } else {
-                let all = convert(data, self.wire, Dtype::Float64).ok_or_else(lost)?;
-                let all: Vec<f64> = bytemuck::allocation::pod_collect_to_vec(&all);
+                let float_bytes = convert(data, self.wire, Dtype::Float64).ok_or_else(lost)?;
+                let floats: Vec<f64> = bytemuck::allocation::pod_collect_to_vec(&float_bytes);
                 if nan == Nan::Error {
-                    self.no_nan(&item, &all)?;
+                    self.no_nan(&item, &floats)?;
                 }
                 let column = |i: usize| {
-                    let numbers = all.iter().copied().skip(i).step_by(count);
+                    let numbers = floats.iter().copied().skip(i).step_by(count);
                     numbers
                         .zip(weights.iter().copied())
                         .filter(|(x, _)| nan != Nan::Ignore || !x.is_nan())
@@ -228,11 +229,11 @@ impl Plan {
     fn no_nan(&self, item: &Item, all: &[f64]) -> Result<(), Fault> {
         let pieces = all.chunks(self.kind.count().max(1));
         let ranks = self.voices.iter().zip(pieces);
-        let who: Vec<usize> =
+        let nan_ranks: Vec<usize> =
             ranks.filter(|(_, piece)| piece.iter().any(|x| x.is_nan())).map(|(r, _)| *r).collect();
-        match who.as_slice() {
+        match nan_ranks.as_slice() {
             [] => Ok(()),
-            who => Err(item.fault(&format!("NaN on {}", say::ranks(who)))),
+            nan_ranks => Err(item.fault(&format!("NaN on {}", say::ranks(nan_ranks)))),
         }
     }
 }

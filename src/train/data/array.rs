@@ -150,19 +150,19 @@ impl Array {
         bytes: Bytes,
         name: &str,
     ) -> Result<Self, Fault> {
-        let there = bytes.len() as u64;
+        let n_bytes = bytes.len() as u64;
         match size(dtype, &shape) {
-            Some(size) if size == there => Ok(Self { dtype, shape, bytes }),
-            Some(size) if size > there => Err(Fault::request(format!(
+            Some(size) if size == n_bytes => Ok(Self { dtype, shape, bytes }),
+            Some(size) if size > n_bytes => Err(Fault::request(format!(
                 "{name} is cut off: it says that it holds {dtype} of shape {}, {}, and has {}",
                 Shape(&shape),
                 words::count(size, "byte"),
-                words::thousands(there)
+                words::thousands(n_bytes)
             ))
             .hint("copy it again from where it came from")),
             Some(size) => Err(Fault::request(format!(
                 "{name} has {} behind its last number",
-                words::count(there - size, "byte")
+                words::count(n_bytes - size, "byte")
             ))
             .hint("write it again: what stands there would be lost")),
             None => Err(Fault::request(format!(

@@ -79,12 +79,12 @@ impl Arrays {
         match &self.kind {
             Kind::One(array) => Ok(array.clone()),
             Kind::Npz(names) => {
-                let at = names.iter().position(|n| n == entry);
-                npz::read(&self.bytes, at.ok_or_else(|| self.no_such(entry))?, &of_file())
+                let entry_index = names.iter().position(|n| n == entry);
+                npz::read(&self.bytes, entry_index.ok_or_else(|| self.no_such(entry))?, &of_file())
             }
             Kind::Tensors(tensors) => {
-                let there = tensors.names().iter().any(|n| n == entry);
-                there.then_some(()).ok_or_else(|| self.no_such(entry))?;
+                let has_entry = tensors.names().iter().any(|n| n == entry);
+                has_entry.then_some(()).ok_or_else(|| self.no_such(entry))?;
                 tensors.array(&self.bytes, entry, &of_file())
             }
         }
@@ -92,14 +92,14 @@ impl Arrays {
 
     fn no_such(&self, entry: &str) -> Fault {
         let names = self.names().unwrap_or_default();
-        let there = match names.as_slice() {
+        let entries_words = match names.as_slice() {
             [] => "it has none at all".to_owned(),
             [first @ .., _] if names.len() > 12 => {
                 format!("it has {} and {} more", words::ticked(&first[..12]), names.len() - 12)
             }
             all => format!("it has {}", words::ticked(all)),
         };
-        Fault::request(format!("{} has no array `{entry}`; {there}", self.name))
+        Fault::request(format!("{} has no array `{entry}`; {entries_words}", self.name))
             .hint("name them in the plan: `inputs = \"...\"` and `targets = \"...\"` under `[train.data]`")
     }
 }

@@ -38,8 +38,8 @@ pub fn fingerprint(source: &Source, base: &Path) -> Result<String, Fault> {
     let mut files: Vec<(PathBuf, u64)> = Vec::new();
     for name in names {
         for path in map::matching(base, name)? {
-            let about = path.metadata().map_err(|e| disk::fault("look at", &path, &e))?;
-            files.push((path, about.len()));
+            let metadata = path.metadata().map_err(|e| disk::fault("look at", &path, &e))?;
+            files.push((path, metadata.len()));
         }
     }
     of_files(&files, LIMITS)
@@ -77,12 +77,12 @@ fn take(
         return Ok(());
     };
     let pages = bytes.chunks(PAGE);
-    let last = pages.len() - 1;
+    let last_page = pages.len() - 1;
     let wanted = (wanted as usize).clamp(1, pages.len());
     for n in 0..wanted {
         // The first page and the last are among them.
-        let at = (n as u128 * last as u128 / (wanted - 1).max(1) as u128) as usize;
-        hasher.update(&bytes[at * PAGE..bytes.len().min((at + 1) * PAGE)]);
+        let page = (n as u128 * last_page as u128 / (wanted - 1).max(1) as u128) as usize;
+        hasher.update(&bytes[page * PAGE..bytes.len().min((page + 1) * PAGE)]);
     }
     Ok(())
 }

@@ -216,8 +216,11 @@ impl Shared {
 /// What `f` returns; its panic as a fault.
 fn caught<T>(f: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
-        let why = said(&*panic);
-        Err(Fault::new(fault::Kind::Bug, format!("a thread that prepares data panicked: {why}")))
+        let panic_words = said(&*panic);
+        Err(Fault::new(
+            fault::Kind::Bug,
+            format!("a thread that prepares data panicked: {panic_words}"),
+        ))
     })
 }
 

@@ -73,8 +73,8 @@ pub(super) fn read(bytes: &Bytes, name: &str) -> Result<Array, Fault> {
 
 /// Bytes of the whole file, according to its first ones; `None` if its header is not complete or not valid.
 pub(super) fn whole_size(bytes: &[u8]) -> Option<u64> {
-    let rest = bytes.strip_prefix(MAGIC)?;
-    let (start, length) = match *rest {
+    let after_magic = bytes.strip_prefix(MAGIC)?;
+    let (start, length) = match *after_magic {
         [1, 0, a, b, ..] => (10_usize, usize::from(u16::from_le_bytes([a, b]))),
         [2 | 3, 0, a, b, c, d, ..] => (12, u32::from_le_bytes([a, b, c, d]) as usize),
         _ => return None,
@@ -96,16 +96,16 @@ fn c_order(bytes: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
     }
     let mut out = Vec::with_capacity(bytes.len());
     let mut index = vec![0; shape.len()];
-    let mut at = 0;
+    let mut offset = 0;
     while out.len() < bytes.len() {
-        out.extend_from_slice(&bytes[at..at + size]);
+        out.extend_from_slice(&bytes[offset..offset + size]);
         for k in (0..shape.len()).rev() {
             index[k] += 1;
-            at += strides[k];
+            offset += strides[k];
             if index[k] < shape[k] {
                 break;
             }
-            at -= strides[k] * shape[k] as usize;
+            offset -= strides[k] * shape[k] as usize;
             index[k] = 0;
         }
     }

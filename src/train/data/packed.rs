@@ -50,8 +50,8 @@ pub(super) fn unpack(
             "save it unpacked (`numpy.savez`, `.npy`): then it stays in its file, and costs no memory",
         ));
     }
-    let more = (size + 1).saturating_sub(out.len() as u64);
-    if let Err(e) = from.take(more).read_to_end(&mut out) {
+    let limit = (size + 1).saturating_sub(out.len() as u64);
+    if let Err(e) = from.take(limit).read_to_end(&mut out) {
         return broken(e);
     }
     if out.len() as u64 > size {

@@ -24,9 +24,9 @@ impl Batches {
         if step >= self.steps {
             return &[];
         }
-        let first = (step as usize).saturating_mul(self.size).min(self.indices.len());
-        let last = first.saturating_add(self.size).min(self.indices.len());
-        &self.indices[first..last]
+        let start = (step as usize).saturating_mul(self.size).min(self.indices.len());
+        let end = start.saturating_add(self.size).min(self.indices.len());
+        &self.indices[start..end]
     }
 }
 

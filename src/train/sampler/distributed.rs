@@ -130,8 +130,8 @@ pub(super) fn seed_of(seed: i64, epoch: u64) -> u64 {
 pub(super) fn places(n: u64, each: u64, place: Place) -> impl Iterator<Item = u64> {
     let Place { rank, world } = place;
     (0..each).map(move |k| {
-        let at = rank + k * world;
-        if at < n { at } else { at % n }
+        let position = rank + k * world;
+        if position < n { position } else { position % n }
     })
 }
 

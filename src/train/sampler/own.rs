@@ -31,9 +31,9 @@ impl Own {
         }
         if counts[place.rank as usize] != items.len() as u64 {
             let (rank, said) = (place.rank, counts[place.rank as usize]);
-            let found = items.len();
+            let n_items = items.len();
             return Err(Fault::request(format!(
-                "rank {rank} has {found} samples, and {said} were expected"
+                "rank {rank} has {n_items} samples, and {said} were expected"
             ))
             .hint("did the files change since they were counted?"));
         }
@@ -42,9 +42,9 @@ impl Own {
                 .hint("use fewer ranks, or more and smaller files"));
         }
         let least = counts.iter().copied().min().unwrap_or(0);
-        let most = counts.iter().copied().max().unwrap_or(0);
+        let largest = counts.iter().copied().max().unwrap_or(0);
         let items = Subset::new(Arc::from(items), Place::ALONE);
-        Ok(Self { items, least, most, drop_last: false })
+        Ok(Self { items, least, most: largest, drop_last: false })
     }
 
     /// The seed of the order.

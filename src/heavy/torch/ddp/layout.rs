@@ -16,14 +16,14 @@ pub(super) fn agree(
     buffers: &[Named],
 ) -> Result<(), Fault> {
     let mine = describe(parameters, buffers);
-    let mut all = vec![0; mine.len() * peers.size() as usize];
-    peers.all_gather(&mine, &mut all)?;
-    let records: Vec<&[u8]> = all.chunks(mine.len()).collect();
+    let mut descriptions = vec![0; mine.len() * peers.size() as usize];
+    peers.all_gather(&mine, &mut descriptions)?;
+    let records: Vec<&[u8]> = descriptions.chunks(mine.len()).collect();
     let Some(rank) = records.iter().position(|record| *record != records[0]) else {
         return Ok(());
     };
     let (other, first) = (counts(records[rank]), counts(records[0]));
-    let how = if other == first {
+    let difference = if other == first {
         "names, shapes or kinds of its tensors differ".to_owned()
     } else {
         format!(
@@ -31,7 +31,7 @@ pub(super) fn agree(
             other[0], other[1], other[2], first[0], first[1], first[2]
         )
     };
-    Err(Fault::request(format!("rank {rank} has another model than rank 0: {how}"))
+    Err(Fault::request(format!("rank {rank} has another model than rank 0: {difference}"))
         .hint("all ranks need the same plan, the same program and the same model file"))
 }
 
@@ -48,9 +48,10 @@ fn describe(parameters: &[Named], buffers: &[Named]) -> Vec<u8> {
             })
             .collect()
     };
-    let all = [mark("parameter", parameters), mark("buffer", buffers)].concat();
-    let all = all.iter().map(|(name, shape, kind)| (name.as_str(), &shape[..], kind.as_str()));
-    let mut record = layout_hash(all).to_vec();
+    let tensors = [mark("parameter", parameters), mark("buffer", buffers)].concat();
+    let tensor_rows =
+        tensors.iter().map(|(name, shape, kind)| (name.as_str(), &shape[..], kind.as_str()));
+    let mut record = layout_hash(tensor_rows).to_vec();
     let numbers: usize = parameters.iter().map(|p| p.tensor.numel()).sum();
     for count in [parameters.len(), numbers, buffers.len()] {
         record.extend((count as u64).to_le_bytes());

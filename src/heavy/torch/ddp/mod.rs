@@ -310,12 +310,12 @@ impl Drop for Ddp {
 impl Engine {
     /// Starts the next bucket.
     fn start_next(&mut self, is_used: &[AtomicBool]) -> Result<(), Fault> {
-        let next = self.started;
-        if next + 1 == self.buckets.len() {
+        let next_bucket = self.started;
+        if next_bucket + 1 == self.buckets.len() {
             let marks: Vec<bool> = is_used.iter().map(|used| used.load(Relaxed)).collect();
-            self.buckets[next].mark(&marks).or_fault()?;
+            self.buckets[next_bucket].mark(&marks).or_fault()?;
         }
-        self.buckets[next].start(self.reduce.as_mut())?;
+        self.buckets[next_bucket].start(self.reduce.as_mut())?;
         self.started += 1;
         Ok(())
     }
@@ -390,22 +390,22 @@ fn plan(parameters: &[Named], limits: &[u64]) -> Vec<hpcsweep::train::bucket::Bu
 
 /// Makes buffers views of one tensor for each kind.
 fn flatten(buffers: &[Named]) -> tch::Result<Vec<Tensor>> {
-    let mut all = Vec::new();
+    let mut flat_tensors = Vec::new();
     for kind in kinds(buffers) {
-        let own: Vec<&Named> = buffers.iter().filter(|b| b.tensor.kind() == kind).collect();
-        let count = own.iter().map(|b| b.tensor.numel() as i64).sum::<i64>();
-        let flat = Tensor::f_empty([count], (kind, own[0].tensor.device()))?;
+        let same_kind: Vec<&Named> = buffers.iter().filter(|b| b.tensor.kind() == kind).collect();
+        let count = same_kind.iter().map(|b| b.tensor.numel() as i64).sum::<i64>();
+        let flat = Tensor::f_empty([count], (kind, same_kind[0].tensor.device()))?;
         let mut start = 0;
-        for named in own {
+        for named in same_kind {
             let count = named.tensor.numel() as i64;
             let mut view = flat.f_narrow(0, start, count)?.f_view_as(&named.tensor)?;
             view.f_copy_(&named.tensor)?;
             named.tensor.shallow_clone().f_set_data(&view)?;
             start += count;
         }
-        all.push(flat);
+        flat_tensors.push(flat);
     }
-    Ok(all)
+    Ok(flat_tensors)
 }
 
 /// Gives a tensor the numbers that it has on rank 0.

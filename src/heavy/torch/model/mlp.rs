@@ -68,16 +68,16 @@ impl Net for Mlp {
 
     fn parts(&self) -> tch::Result<Parts> {
         let mut parts = Parts::default();
-        let mut place = 0;
+        let mut layer_index = 0;
         for (linear, norm) in &self.hidden {
-            linear.collect(&format!("layers.{place}"), &mut parts);
+            linear.collect(&format!("layers.{layer_index}"), &mut parts);
             if let Some(norm) = norm {
-                place += 1;
-                norm.collect(&format!("layers.{place}"), &mut parts);
+                layer_index += 1;
+                norm.collect(&format!("layers.{layer_index}"), &mut parts);
             }
-            place += if self.dropout > 0.0 { 3 } else { 2 };
+            layer_index += if self.dropout > 0.0 { 3 } else { 2 };
         }
-        self.last.collect(&format!("layers.{place}"), &mut parts);
+        self.last.collect(&format!("layers.{layer_index}"), &mut parts);
         Ok(parts)
     }
 }

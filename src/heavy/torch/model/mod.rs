@@ -70,14 +70,14 @@ impl Model {
         base: &Path,
     ) -> Result<Self, Fault> {
         tch::manual_seed(seed);
-        let place = layers::Place { device, kind };
+        let layer_place = layers::Place { device, kind };
         let net: Box<dyn Net> = match config {
             config::Model::Mlp { hidden, outputs, dropout, batch_norm } => {
                 let inputs = sample.iter().product();
                 let widths: Vec<i64> = hidden.iter().map(|w| *w as i64).collect();
                 Box::new(
                     mlp::Mlp::new(
-                        place,
+                        layer_place,
                         inputs,
                         &widths,
                         *outputs as i64,
@@ -91,7 +91,7 @@ impl Model {
                 let channels: Vec<i64> = channels.iter().map(|c| *c as i64).collect();
                 Box::new(
                     cnn::Cnn::new(
-                        place,
+                        layer_place,
                         dimensions("cnn", "[C, H, W]", sample)?,
                         &channels,
                         *outputs as i64,
@@ -101,12 +101,12 @@ impl Model {
                 )
             }
             config::Model::Cnn3d { outputs } => {
-                let all: i64 = sample.iter().product();
+                let n_values: i64 = sample.iter().product();
                 Box::new(
                     cnn3d::Cnn3d::new(
-                        place,
+                        layer_place,
                         dimensions("cnn3d", "[C, D, H, W]", sample)?,
-                        outputs.map_or(all, |o| o as i64),
+                        outputs.map_or(n_values, |o| o as i64),
                     )
                     .or_fault()?,
                 )
@@ -114,12 +114,12 @@ impl Model {
             config::Model::Resnet18 { outputs, width } => {
                 let sample = dimensions("resnet18", "[C, H, W]", sample)?;
                 Box::new(
-                    resnet::Resnet::new(place, sample, *width as i64, *outputs as i64)
+                    resnet::Resnet::new(layer_place, sample, *width as i64, *outputs as i64)
                         .or_fault()?,
                 )
             }
             config::Model::Script { file } => {
-                Box::new(script::Script::load(place, &base.join(file))?)
+                Box::new(script::Script::load(layer_place, &base.join(file))?)
             }
         };
         let is_script = matches!(config, config::Model::Script { .. });
@@ -176,21 +176,22 @@ impl Model {
     /// # Errors
     /// When they are those of another model; nothing is changed then.
     pub(crate) fn load_weights(&self, weights: &[u8]) -> Result<(), Fault> {
-        let mut given: HashMap<String, Tensor> = bytes::decode(weights)?.into_iter().collect();
+        let mut weights_by_name: HashMap<String, Tensor> =
+            bytes::decode(weights)?.into_iter().collect();
         let mut pairs = Vec::new();
         for Named { name, tensor } in self.tensors() {
-            let other = given
+            let weight = weights_by_name
                 .remove(name)
                 .ok_or_else(|| Fault::request(format!("the weights lack `{name}`")))?;
-            let (has, needs) = (other.size(), tensor.size());
+            let (has, needs) = (weight.size(), tensor.size());
             if has != needs {
                 return Err(Fault::request(format!(
                     "`{name}` of the weights is {has:?}, but {needs:?} in the model"
                 )));
             }
-            pairs.push((tensor.shallow_clone(), other));
+            pairs.push((tensor.shallow_clone(), weight));
         }
-        if let Some(name) = given.keys().min() {
+        if let Some(name) = weights_by_name.keys().min() {
             return Err(Fault::request(format!("the weights have `{name}`, the model has not")));
         }
         no_grad(|| pairs.iter_mut().try_for_each(|(to, from)| to.f_copy_(from))).or_fault()

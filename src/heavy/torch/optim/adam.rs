@@ -23,7 +23,7 @@ impl Rule for Adam {
     }
 
     fn step(&self, param: &Tensor, grad: &Tensor, memory: &mut Memory, lr: f64) -> tch::Result<()> {
-        let mut mean = memory.zeros(0, param)?;
+        let mut gradient_mean = memory.zeros(0, param)?;
         let mut square = memory.zeros(1, param)?;
         let mut grad = grad.shallow_clone();
         if self.weight_decay != 0.0 {
@@ -34,7 +34,7 @@ impl Rule for Adam {
             }
         }
         let [beta1, beta2] = self.betas;
-        let _ = mean.f_lerp_(&grad, 1.0 - beta1)?;
+        let _ = gradient_mean.f_lerp_(&grad, 1.0 - beta1)?;
         let _ = square.f_mul_scalar_(beta2)?;
         shim::addcmul(&square, &grad, &grad, 1.0 - beta2)?;
         // Python's `**` is the C library's `pow`, also for a root: the optimizer must not see through.
@@ -44,6 +44,6 @@ impl Rule for Adam {
         let mut divisor = square.f_sqrt()?;
         let _ = divisor.f_div_scalar_(correction)?;
         let _ = divisor.f_add_scalar_(self.eps)?;
-        shim::addcdiv(param, &mean, &divisor, -step_size)
+        shim::addcdiv(param, &gradient_mean, &divisor, -step_size)
     }
 }

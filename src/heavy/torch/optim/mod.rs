@@ -93,16 +93,16 @@ impl Optimizer {
     /// The state for a resumed run: `exp_avg.layers.0.weight` and so on, and `step.layers.0.weight`, in the
     /// order of the parameters. The tensors are shared, not copied.
     pub(crate) fn state(&self) -> Vec<(String, Tensor)> {
-        let mut all = Vec::new();
+        let mut named_state = Vec::new();
         for (param, memory) in self.parameters.iter().zip(&self.memory) {
-            all.push((format!("step.{}", param.name), Tensor::from(memory.steps)));
+            named_state.push((format!("step.{}", param.name), Tensor::from(memory.steps)));
             for (name, tensor) in &memory.tensors {
                 if let Some(tensor) = tensor {
-                    all.push((format!("{name}.{}", param.name), tensor.shallow_clone()));
+                    named_state.push((format!("{name}.{}", param.name), tensor.shallow_clone()));
                 }
             }
         }
-        all
+        named_state
     }
 
     /// Takes up the state of [`Self::state`], in any order.

@@ -36,10 +36,10 @@ impl Rule for RmsProp {
         let _ = square.f_mul_scalar_(self.alpha)?;
         shim::addcmul(&square, &grad, &grad, 1.0 - self.alpha)?;
         let mut divisor = if self.centered {
-            let mut mean = memory.zeros(1, param)?;
-            let _ = mean.f_lerp_(&grad, 1.0 - self.alpha)?;
+            let mut gradient_mean = memory.zeros(1, param)?;
+            let _ = gradient_mean.f_lerp_(&grad, 1.0 - self.alpha)?;
             let mut variance = square.f_detach_copy()?;
-            shim::addcmul(&variance, &mean, &mean, -1.0)?;
+            shim::addcmul(&variance, &gradient_mean, &gradient_mean, -1.0)?;
             variance.f_sqrt_()?
         } else {
             square.f_sqrt()?

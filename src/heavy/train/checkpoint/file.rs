@@ -43,15 +43,15 @@ pub(crate) type Pieces = BTreeMap<String, Piece>;
 
 fn sum(state: &str, pieces: &Pieces) -> String {
     let mut hasher = blake3::Hasher::new();
-    let mut part = |bytes: &[u8]| {
+    let mut add_part = |bytes: &[u8]| {
         hasher.update(&(bytes.len() as u64).to_le_bytes());
         hasher.update(bytes);
     };
-    part(state.as_bytes());
+    add_part(state.as_bytes());
     for (name, piece) in pieces {
-        part(name.as_bytes());
-        part(format!("{:?} {:?}", piece.dtype, piece.shape).as_bytes());
-        part(&piece.bytes);
+        add_part(name.as_bytes());
+        add_part(format!("{:?} {:?}", piece.dtype, piece.shape).as_bytes());
+        add_part(&piece.bytes);
     }
     hasher.finalize().to_hex().to_string()
 }
@@ -70,12 +70,12 @@ pub(crate) fn encode(state: &str, pieces: &Pieces) -> Result<Vec<u8>> {
 fn tensors(bytes: &[u8]) -> Result<Pieces, String> {
     let file = SafeTensors::deserialize(bytes).map_err(|e| e.to_string())?;
     let piece = |name: &str, view: safetensors::tensor::TensorView<'_>| {
-        let piece = Piece {
+        let read_piece = Piece {
             dtype: view.dtype(),
             shape: view.shape().to_vec(),
             bytes: view.data().to_vec(),
         };
-        (name.to_owned(), piece)
+        (name.to_owned(), read_piece)
     };
     Ok(file.iter().map(|(name, view)| piece(name, view)).collect())
 }
@@ -89,8 +89,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Pieces), String> {
         return Err("it is empty".into());
     }
     let (_, head) = SafeTensors::read_metadata(bytes).map_err(|e| e.to_string())?;
-    let of = |key: &str| head.metadata().as_ref().and_then(|all| all.get(key)).cloned();
-    let (Some(state), Some(expected)) = (of(STATE), of(SUM)) else {
+    let metadata = |key: &str| head.metadata().as_ref().and_then(|all| all.get(key)).cloned();
+    let (Some(state), Some(expected)) = (metadata(STATE), metadata(SUM)) else {
         return Err("it is not a checkpoint of hpcsweep".into());
     };
     let pieces = tensors(bytes)?;

@@ -142,10 +142,10 @@ fn joined(thread: Option<JoinHandle<Result<()>>>) -> Result<()> {
 fn write(folder: &Path, work: Work) -> Result<()> {
     match work {
         Work::Last(state, pieces) => {
-            let next = folder.join(NEXT);
-            disk::write_whole(&next, &file::encode(&state, &pieces)?)?;
+            let next_file = folder.join(NEXT);
+            disk::write_whole(&next_file, &file::encode(&state, &pieces)?)?;
             disk::rename_if_there(&folder.join(LAST), &folder.join(PREVIOUS))?;
-            disk::rename_if_there(&next, &folder.join(LAST))?;
+            disk::rename_if_there(&next_file, &folder.join(LAST))?;
         }
         Work::Best(weights) => disk::write_whole(&folder.join(BEST), &weights)?,
         Work::Module(name, aside) => {

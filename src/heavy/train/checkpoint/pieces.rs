@@ -43,17 +43,17 @@ pub(crate) fn restore(pieces: &Pieces, name: &str, into: &Tensor) -> Result<(), 
     let Some(piece) = pieces.get(name) else {
         return Err(Fault::request(format!("the file of weights has no `{name}`")));
     };
-    let from = tensor(piece)?;
-    if from.size() != into.size() || from.kind() != into.kind() {
+    let stored = tensor(piece)?;
+    if stored.size() != into.size() || stored.kind() != into.kind() {
         return Err(Fault::request(format!(
             "`{name}` is {:?} of shape {:?} in the file of weights, and {:?} of shape {:?} in the model",
-            from.kind(),
-            from.size(),
+            stored.kind(),
+            stored.size(),
             into.kind(),
             into.size()
         )));
     }
-    no_grad(|| into.shallow_clone().f_copy_(&from)).or_fault()
+    no_grad(|| into.shallow_clone().f_copy_(&stored)).or_fault()
 }
 
 #[cfg(test)]

@@ -34,9 +34,9 @@ pub(super) fn resume(
     optimizer: &mut Optimizer,
     state: &mut State,
 ) -> Result<()> {
-    let own = (peers.rank() == 0).then(|| folder::read(&job.checkpoints));
-    let found = exchange::from_first(peers, own.map(told))?.map_err(AllKnow)?;
-    let Some(bytes) = found else { return Ok(()) };
+    let own_checkpoint = (peers.rank() == 0).then(|| folder::read(&job.checkpoints));
+    let checkpoint = exchange::from_first(peers, own_checkpoint.map(told))?.map_err(AllKnow)?;
+    let Some(bytes) = checkpoint else { return Ok(()) };
     let (text, all) = file::decode(&bytes).map_err(Fault::machine)?;
     let shown = job.checkpoints.display().to_string();
     state.progress = State::read(&text, state, &shown).map_err(AllKnow)?;
@@ -89,14 +89,14 @@ impl Trainer<'_> {
             (progress.scale, progress.good_steps) = (scaler.scale, scaler.good_steps);
         }
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        let mut all = Pieces::new();
+        let mut pieces = Pieces::new();
         for named in self.model.parameters().iter().chain(self.model.buffers()) {
-            all.insert(format!("{MODEL}{}", named.name), pieces::piece(&named.tensor)?);
+            pieces.insert(format!("{MODEL}{}", named.name), pieces::piece(&named.tensor)?);
         }
         for (name, tensor) in self.optimizer.state() {
-            all.insert(format!("{OPTIMIZER}{name}"), pieces::piece(&tensor)?);
+            pieces.insert(format!("{OPTIMIZER}{name}"), pieces::piece(&tensor)?);
         }
-        writer.ask(Work::Last(self.state.write()?, all))
+        writer.ask(Work::Last(self.state.write()?, pieces))
     }
 
     /// Keeps the weights as the best so far.

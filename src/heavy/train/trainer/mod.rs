@@ -65,13 +65,13 @@ enum Activity {
 /// Hashes of the files of a run, on rank 0, which alone reads them for that.
 fn own_data(job: &Job, rank: u32) -> Option<Result<Option<Vec<u8>>, Fault>> {
     let data = &job.config.data;
-    let of = |source: &Source| fingerprint(source, &job.base);
+    let fingerprint_of = |source: &Source| fingerprint(source, &job.base);
     (rank == 0).then(|| {
         let validation = match &data.validation {
-            Some(Validation::Source(source)) => of(source)?,
+            Some(Validation::Source(source)) => fingerprint_of(source)?,
             _ => String::new(),
         };
-        Ok(Some((of(&data.train)? + &validation).into_bytes()))
+        Ok(Some((fingerprint_of(&data.train)? + &validation).into_bytes()))
     })
 }
 
@@ -173,11 +173,11 @@ impl<'a> Trainer<'a> {
     fn epoch(&mut self) -> Result<Activity> {
         let config = self.config();
         let begun = Instant::now();
-        let before = self.state.progress.seconds;
-        if self.learn(begun, before)? == Activity::End {
+        let seconds_before = self.state.progress.seconds;
+        if self.learn(begun, seconds_before)? == Activity::End {
             return Ok(Activity::End);
         }
-        let learnt = before + begun.elapsed().as_secs_f64();
+        let learnt = seconds_before + begun.elapsed().as_secs_f64();
         self.ddp.sync_buffers()?;
         let Some(validated) = self.validate()? else {
             self.save(Duration::from_secs_f64(learnt))?;
@@ -194,7 +194,7 @@ impl<'a> Trainer<'a> {
             val_loss: validated.as_ref().map(Means::loss),
             val_accuracy: validated.as_ref().and_then(accuracy),
             lr: self.rate(self.steps - 1),
-            seconds: before + begun.elapsed().as_secs_f64(),
+            seconds: seconds_before + begun.elapsed().as_secs_f64(),
             samples_per_second: train.samples as f64 / learnt,
         };
         let is_best = self.decide(&line)?;
@@ -223,13 +223,19 @@ impl<'a> Trainer<'a> {
         if progress.step >= self.steps {
             return Ok(Activity::On);
         }
-        let part = &self.samples.train;
+        let train_part = &self.samples.train;
         let batches =
-            part.sampler.batches(progress.epoch, config.batch_size, config.data.drop_last);
-        let first = progress.step * config.accumulate;
+            train_part.sampler.batches(progress.epoch, config.batch_size, config.data.drop_last);
+        let first_batch = progress.step * config.accumulate;
         let cores = self.job.cores as usize;
-        let mut feed =
-            Feed::start(part, batches.clone(), first, self.samples.how, self.device, cores)?;
+        let mut feed = Feed::start(
+            train_part,
+            batches.clone(),
+            first_batch,
+            self.samples.how,
+            self.device,
+            cores,
+        )?;
         while self.state.progress.step < self.steps {
             let turn = self.step(&mut feed, &batches)?;
             self.state.progress.step += 1;

@@ -24,22 +24,22 @@ impl Trainer<'_> {
     /// libtorch, the data or another rank fails.
     pub(super) fn step(&mut self, feed: &mut Feed, batches: &Batches) -> Result<Activity> {
         let config = self.config();
-        let first = self.state.progress.step * config.accumulate;
-        let last = (first + config.accumulate).min(batches.steps()) - 1;
-        let samples = (first..=last).map(|k| batches.batch(k).len() as u64).sum();
+        let first_batch = self.state.progress.step * config.accumulate;
+        let last_batch = (first_batch + config.accumulate).min(batches.steps()) - 1;
+        let samples = (first_batch..=last_batch).map(|k| batches.batch(k).len() as u64).sum();
         let mut word = Word { samples, ..Word::default() };
         // Gradients of the first of several batches have their weight before the last one is seen.
-        let mut total = match first == last {
+        let mut total = match first_batch == last_batch {
             true => 0,
             false => word.exchange(self.peers)?.samples,
         };
         self.ddp.zero_grad()?;
         let unspoilt = self.buffers_to_keep()?;
         let mut means = Means::default();
-        for batch in first..=last {
-            let taken = feed.take()?;
-            let mean = self.forward(&taken, batch, &mut means, &mut word)?;
-            if batch == last {
+        for batch in first_batch..=last_batch {
+            let tensors = feed.take()?;
+            let mean_loss = self.forward(&tensors, batch, &mut means, &mut word)?;
+            if batch == last_batch {
                 word.is_asked = self.asked.by_now();
                 let heard = word.exchange(self.peers)?;
                 total = heard.samples;
@@ -48,13 +48,13 @@ impl Trainer<'_> {
                     restore(&unspoilt)?;
                     return Ok(turn(heard));
                 }
-                self.backward(mean.as_ref(), taken.samples, total, true)?;
+                self.backward(mean_loss.as_ref(), tensors.samples, total, true)?;
                 self.ddp.finish()?;
                 self.follow()?;
                 self.means.merge(&means);
                 return Ok(turn(heard));
             }
-            self.backward(mean.as_ref(), taken.samples, total, false)?;
+            self.backward(mean_loss.as_ref(), tensors.samples, total, false)?;
         }
         Ok(Activity::On)
     }
@@ -82,8 +82,8 @@ impl Trainer<'_> {
         let (model, kind) = (&self.model, config.loss);
         let (outputs, mean) = mixed::autocast(config.precision, self.device, || {
             let outputs = model.forward(&taken.x, true)?;
-            let mean = loss::loss(kind, &outputs, &taken.y)?;
-            Ok((outputs, mean))
+            let mean_loss = loss::loss(kind, &outputs, &taken.y)?;
+            Ok((outputs, mean_loss))
         })?;
         let value = mean.f_double_value(&[]).or_fault()?;
         word.odd = word.odd.or(Odd::of(value));

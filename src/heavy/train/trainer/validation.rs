@@ -21,13 +21,13 @@ impl Trainer<'_> {
         let Some(part) = &self.samples.validation else { return Ok(Some(None)) };
         let cores = self.job.cores as usize;
         let batches = part.sampler.batches(0, self.config().batch_size, false);
-        let own = batches.steps();
+        let own_steps = batches.steps();
         let mut feed = Feed::start(part, batches, 0, self.samples.how, self.device, cores)?;
         let mut means = Means::default();
         for step in 0..self.samples.validation_steps {
-            if step < own {
-                let taken = feed.take()?;
-                self.look(&taken, &mut means)?;
+            if step < own_steps {
+                let tensors = feed.take()?;
+                self.look(&tensors, &mut means)?;
             }
             let word = Word { is_asked: self.asked.by_now(), ..Word::default() };
             if word.exchange(self.peers)?.is_asked {

@@ -75,13 +75,13 @@ impl Source {
             Self::Files(names) => names,
             Self::Synthetic(_) => return Ok(Vec::new()),
         };
-        let mut all = Vec::new();
+        let mut files = Vec::new();
         for name in names {
-            all.extend(map::matching(base, name)?.into_iter().map(|path| {
+            files.extend(map::matching(base, name)?.into_iter().map(|path| {
                 path.strip_prefix(base).unwrap_or(&path).to_string_lossy().into_owned()
             }));
         }
-        Ok(all)
+        Ok(files)
     }
 }
 
@@ -123,9 +123,10 @@ impl Dataset {
         for name in names {
             paths.extend(map::matching(base, name)?);
         }
-        let kept = paths.iter().enumerate().filter(|(n, _)| keep(*n));
-        let parts =
-            kept.map(|(_, path)| Part::of_file(path, inputs, targets)).collect::<Result<_, _>>()?;
+        let kept_paths = paths.iter().enumerate().filter(|(n, _)| keep(*n));
+        let parts = kept_paths
+            .map(|(_, path)| Part::of_file(path, inputs, targets))
+            .collect::<Result<_, _>>()?;
         Self::of_parts(parts)
     }
 
@@ -151,16 +152,16 @@ impl Dataset {
             for (side, array, what) in
                 [(&inputs, &part.inputs, "inputs"), (&targets, &part.targets, "targets")]
             {
-                let own = Side::of(array, &part.name)?;
-                if own != *side {
+                let side_of_part = Side::of(array, &part.name)?;
+                if side_of_part != *side {
                     return Err(Fault::request(format!(
                         "{what} of {} are {} of shape {}, those of {} are {} of shape {}",
                         first.name,
                         side.dtype,
                         Shape(&side.shape),
                         part.name,
-                        own.dtype,
-                        Shape(&own.shape)
+                        side_of_part.dtype,
+                        Shape(&side_of_part.shape)
                     ))
                     .hint("samples of one data set have one type and one shape"));
                 }
@@ -259,14 +260,14 @@ impl Dataset {
     }
 
     fn not_a_class(&self, index: u64, found: &str) -> Fault {
-        let of = match &self.origin {
+        let sample_words = match &self.origin {
             Origin::Files(parts) => {
-                let part = &parts[part_of(parts, index)];
-                format!("sample {} of {}", index - part.first, part.name)
+                let file_part = &parts[part_of(parts, index)];
+                format!("sample {} of {}", index - file_part.first, file_part.name)
             }
             Origin::Turbulence(_) => format!("sample {index} of a made-up field"),
         };
-        Fault::request(format!("{of} has the target {found}, which is not a class")).hint(
+        Fault::request(format!("{sample_words} has the target {found}, which is not a class")).hint(
             "classes are whole numbers from 0; for other targets choose a loss of values: `mse`",
         )
     }
@@ -285,10 +286,12 @@ impl Dataset {
             }
             match &self.origin {
                 Origin::Files(parts) => {
-                    let part = &parts[part_of(parts, index)];
-                    let at = (index - part.first) as usize;
-                    let x = &part.inputs.bytes()[at * self.inputs.bytes..][..self.inputs.bytes];
-                    let y = &part.targets.bytes()[at * self.targets.bytes..][..self.targets.bytes];
+                    let file_part = &parts[part_of(parts, index)];
+                    let sample = (index - file_part.first) as usize;
+                    let x = &file_part.inputs.bytes()[sample * self.inputs.bytes..]
+                        [..self.inputs.bytes];
+                    let y = &file_part.targets.bytes()[sample * self.targets.bytes..]
+                        [..self.targets.bytes];
                     f(index, x, y)?;
                 }
                 Origin::Turbulence(field) => {

@@ -58,8 +58,8 @@ impl Turbulence {
         let shells = (of.size - 1) / 2;
         let weights: Vec<f64> = (1..=shells).map(|k| libm::pow(k as f64, -5.0 / 3.0)).collect();
         // The mean square of a cosine is 1/2, and the three components share the energy.
-        let all: f64 = weights.iter().map(|w| w * MODES as f64).sum();
-        let energy = weights.iter().map(|w| w / all * 6.0 * RMS * RMS).collect();
+        let weight_sum: f64 = weights.iter().map(|w| w * MODES as f64).sum();
+        let energy = weights.iter().map(|w| w / weight_sum * 6.0 * RMS * RMS).collect();
         Ok(Self { samples: of.samples, size: of.size, seed: of.seed, energy })
     }
 
@@ -127,11 +127,11 @@ impl Turbulence {
             if !((2 * shell - 1).pow(2)..(2 * shell + 1).pow(2)).contains(&squared) {
                 continue;
             }
-            let other = draw.direction();
+            let perpendicular = draw.direction();
             let across = [
-                k[1] * other[2] - k[2] * other[1],
-                k[2] * other[0] - k[0] * other[2],
-                k[0] * other[1] - k[1] * other[0],
+                k[1] * perpendicular[2] - k[2] * perpendicular[1],
+                k[2] * perpendicular[0] - k[0] * perpendicular[2],
+                k[0] * perpendicular[1] - k[1] * perpendicular[0],
             ];
             let length = across.iter().map(|part| part * part).sum::<f64>().sqrt();
             if length < 0.1 * shell as f64 {

@@ -74,10 +74,10 @@ impl Net for Script {
 
     /// The parameters; a tensor with two names has the first.
     fn parts(&self) -> tch::Result<Parts> {
-        let mut seen = HashSet::new();
+        let mut seen_tensors = HashSet::new();
         let mut once = |list: Vec<(String, Tensor)>| -> Vec<Named> {
             list.into_iter()
-                .filter(|(_, tensor)| seen.insert(shim::identity(tensor)))
+                .filter(|(_, tensor)| seen_tensors.insert(shim::identity(tensor)))
                 .map(|(name, tensor)| Named { name, tensor })
                 .collect()
         };
