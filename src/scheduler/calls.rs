@@ -9,8 +9,6 @@ use crate::host::Vars;
 use crate::host::process::{self, Output};
 use crate::rank::is_launcher_variable;
 use crate::scheduler::slurm::versions;
-use crate::site::Site;
-use crate::tree::journal::Journal;
 
 /// What the names of variables begin with by which a person gives the scheduler's commands options of their own: a person's
 /// `SQUEUE_PARTITION` would hide jobs from us.
@@ -38,17 +36,15 @@ impl Calls {
         Self { env, limit, made: 0 }
     }
 
-    /// As [`Calls::new`], about a sweep: its jobs are asked for where they are, whatever cluster the environment names now.
-    pub(crate) fn of_sweep(journal: &Journal, vars: &Vars, site: &Site) -> Self {
-        let mut calls = Self::new(vars, Duration::from_secs(site.limits.call_timeout_s));
-        if journal.arrays.is_empty() {
-            return calls;
-        }
+    /// As [`Calls::new`], for jobs of this cluster, or of the one that is asked by default: whatever the environment names.
+    pub(crate) fn on_cluster(cluster: Option<&str>, vars: &Vars, limit: Duration) -> Self {
+        let mut calls = Self::new(vars, limit);
         CLUSTERS.iter().for_each(|name| drop(calls.env.remove(*name)));
         // A job is on its cluster already.
-        let is_there = |cluster: &&String| vars.get("SLURM_CLUSTER_NAME") != Some(*cluster);
-        if let Some(cluster) = journal.cluster.as_ref().filter(is_there) {
-            calls.env.insert(CLUSTERS[1].to_owned(), cluster.clone());
+        let is_there =
+            |cluster: &&str| vars.get("SLURM_CLUSTER_NAME").is_some_and(|own| own == cluster);
+        if let Some(cluster) = cluster.filter(|cluster| !is_there(cluster)) {
+            calls.env.insert(CLUSTERS[1].to_owned(), cluster.to_owned());
         }
         calls
     }

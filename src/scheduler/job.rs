@@ -18,6 +18,18 @@ pub(crate) fn id(vars: &Vars) -> Option<String> {
     all().find_map(|scheduler| scheduler.job_id(vars))
 }
 
+/// The job or array that a job id is of: `12` of Slurm's `12_7`, `5[].srv` of PBS's `5[3].srv`.
+pub(crate) fn array_of(job: &str) -> String {
+    match (job.split_once('['), job.split_once(']')) {
+        (Some((number, _)), Some((_, server))) => format!("{number}[]{server}"),
+        _ => match job.split_once('_') {
+            // A server's name may hold `_` too.
+            Some((number, _)) if number.bytes().all(|b| b.is_ascii_digit()) => number.to_owned(),
+            _ => job.to_owned(),
+        },
+    }
+}
+
 /// The index of this element of an array.
 ///
 /// # Errors
@@ -110,5 +122,18 @@ mod tests {
             fault.sentence,
             "this worker is not an element of a job array: neither SLURM_ARRAY_TASK_ID nor PBS_ARRAY_INDEX is set"
         );
+    }
+
+    #[test]
+    fn an_element_knows_its_array() {
+        for (job, array) in [
+            ("12_7", "12"),
+            ("12", "12"),
+            ("5[3].pbs_head.site", "5[].pbs_head.site"),
+            ("5[].s", "5[].s"),
+            ("6.pbs_head", "6.pbs_head"),
+        ] {
+            assert_eq!(array_of(job), array);
+        }
     }
 }

@@ -24,7 +24,6 @@ use crate::host::Vars;
 use crate::plan::Resources;
 use crate::site::caps::Ways;
 use crate::site::{SchedulerKind, Site};
-use crate::tree::journal::Journal;
 use crate::words::{count, thousands};
 use calls::Calls;
 use order::Order;
@@ -287,13 +286,6 @@ pub(crate) fn that_remembers(kind: SchedulerKind, ended: bool) -> Box<dyn Schedu
             Box::new(slurm::Slurm::new(ended))
         }
     }
-}
-
-/// The scheduler of a sweep, as its journal says; of one that names none, Slurm.
-pub(crate) fn of_sweep(journal: &Journal) -> Box<dyn Scheduler> {
-    let (kind, ended) =
-        journal.site.map_or_else(Default::default, |site| (site.scheduler, site.accounting));
-    that_remembers(kind, ended)
 }
 
 /// The scheduler of a kind, asked for its limits.

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use super::pilots::Given;
 use super::places::Places;
 use crate::host::Vars;
-use crate::scheduler::calls::Calls;
 use crate::scheduler::{Answer, Elements, Question, Scheduler, Suspect};
 use crate::site::Site;
 use crate::tree::journal::Journal;
@@ -65,7 +64,7 @@ pub(super) fn ask(
         elements.extend(others.given.iter().flat_map(Given::elements));
         elements.extend(feeders.iter().map(|(_, job)| (job.clone(), 0)));
     }
-    let mut calls = Calls::of_sweep(journal, environment, site);
+    let mut calls = journal.calls(environment, site);
     let question =
         Question { jobs: &jobs, open: &elements, users: &journal.users, suspects: others.suspects };
     let Answer { elements, is_sure, witness } = scheduler.ask(&mut calls, &question);

@@ -25,7 +25,8 @@ use anyhow::Result;
 use crate::cause::Cause;
 use crate::host::{Vars, disk};
 use crate::plan::OnFailure;
-use crate::scheduler::{self, Element, End, Scheduler, State as Word};
+use crate::scheduler::job::array_of;
+use crate::scheduler::{Element, End, Scheduler, State as Word};
 use crate::site::Site;
 use crate::standing::{self, Copied, Standing, State, Witness};
 use crate::tree::code;
@@ -301,7 +302,7 @@ fn stand(
     whom: Option<(&Site, &Vars)>,
     (about, wants): (About, Use<'_>),
 ) -> Result<Status> {
-    let scheduler = scheduler::of_sweep(&files.journal);
+    let scheduler = files.journal.scheduler();
     let given = pilots::given(files.waves.iter().map(|(wave, _)| wave), &files.journal);
     let feeders = feeder::jobs(files.waves.iter().map(|(wave, _)| wave), &files.journal, |_| true);
     let known = files.known();
@@ -762,7 +763,7 @@ impl Known<'_> {
             return attempt.start.job.is_some();
         }
         let job = self.places.of(trial).and_then(|(array, _)| self.journal.job(array));
-        let own = attempt.start.job.as_deref().map(records::array_of);
+        let own = attempt.start.job.as_deref().map(array_of);
         job.is_some_and(|job| own.as_deref() == Some(job))
     }
 

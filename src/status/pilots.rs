@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::originals::of_originals;
 use crate::scheduler::calls::Calls;
-use crate::scheduler::{self, Elements, Question, Scheduler, State as Word};
+use crate::scheduler::{Elements, Question, Scheduler, State as Word};
 use crate::tree::Tree;
 use crate::tree::journal::Journal;
 use crate::tree::ledger::{Gone, Ledger};
@@ -127,7 +127,7 @@ pub(crate) fn ask(
     if given.is_empty() {
         return Ok(Some(Vec::new()));
     }
-    let scheduler = scheduler::of_sweep(journal);
+    let scheduler = journal.scheduler();
     let open: Vec<(String, u64)> = given.iter().flat_map(Given::elements).collect();
     let jobs: Vec<String> = given.iter().map(|given| given.job.clone()).collect();
     let question = Question { jobs: &jobs, open: &open, users: &journal.users, suspects: &[] };

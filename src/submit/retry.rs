@@ -9,13 +9,14 @@ use crate::cause::Cause;
 use crate::fault::Fault;
 use crate::host::Vars;
 use crate::idset::IdSet;
+use crate::scheduler::job::array_of;
 use crate::site::{SchedulerKind, Site};
 use crate::status::{self, Status};
 use crate::submit::again::Again;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{self, Diff};
 use crate::tree::journal::Journal;
-use crate::tree::records::{self, Outcome, Record, Told};
+use crate::tree::records::{Outcome, Record, Told};
 use crate::tree::waves::Ended;
 use crate::tree::{Identity, Tree, table};
 
@@ -101,7 +102,7 @@ fn ended(status: &Status) -> Vec<Ended> {
         };
         let reason = if last.why() == standing.reason { "" } else { &*standing.reason };
         if last.cause() != Some(cause) {
-            let key = (records::array_of(job), cause, reason.to_owned());
+            let key = (array_of(job), cause, reason.to_owned());
             groups.entry(key).or_default().push(row.id);
         }
     }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -12,12 +13,15 @@ use serde::{Deserialize, Serialize};
 use super::Tree;
 use super::damage::{self, Damage};
 use super::line::{self, Sequence};
-use super::records::{self, Outcome, Record};
+use super::records::{Outcome, Record};
 use super::rulings::Rulings;
 use crate::fault::Fault;
-use crate::host::{clock, disk, vars};
+use crate::host::{Vars, clock, disk, vars};
 use crate::idset::IdSet;
-use crate::site::SchedulerKind;
+use crate::scheduler::calls::Calls;
+use crate::scheduler::job::array_of;
+use crate::scheduler::{self, Scheduler};
+use crate::site::{self, SchedulerKind};
 
 /// One line of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -227,6 +231,22 @@ impl Site {
 }
 
 impl Journal {
+    /// The scheduler of the sweep; of one that names none, Slurm.
+    pub(crate) fn scheduler(&self) -> Box<dyn Scheduler> {
+        let (kind, has_accounting) =
+            self.site.map_or_else(Default::default, |site| (site.scheduler, site.accounting));
+        scheduler::that_remembers(kind, has_accounting)
+    }
+
+    /// Calls about the sweep: its jobs are asked for where they are, whatever cluster the environment names now.
+    pub(crate) fn calls(&self, vars: &Vars, site: &site::Site) -> Calls {
+        let limit = Duration::from_secs(site.limits.call_timeout_s);
+        if self.arrays.is_empty() {
+            return Calls::new(vars, limit);
+        }
+        Calls::on_cluster(self.cluster.as_deref(), vars, limit)
+    }
+
     /// Calls `with` for each entry of all journals that can be read, in order.
     ///
     /// # Errors
@@ -402,7 +422,7 @@ impl Journal {
 
     /// Whether the array of agents was taken back that a job is of.
     pub(crate) fn has_taken_back(&self, job: &str) -> bool {
-        let of = records::array_of(job);
+        let of = array_of(job);
         self.cancelled.keys().any(|array| self.job(*array) == Some(&*of))
     }
 

@@ -10,11 +10,12 @@ use super::Tree;
 use super::damage::Damage;
 use super::deck::Deck;
 use super::journal::Journal;
-use super::records::{Attempt, Record, array_of};
+use super::records::{Attempt, Record};
 use super::table::{self, Head, Row};
 use super::waves::{self, Array, Learnt, Wave};
 use crate::idset::IdSet;
 use crate::plan::Resources;
+use crate::scheduler::job::array_of;
 
 /// A request.
 #[derive(Debug, Clone, Copy)]

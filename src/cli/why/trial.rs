@@ -12,8 +12,7 @@ use crate::cause::Cause;
 use crate::cli::logs::output::{self, Output};
 use crate::host::{Vars, clock, disk};
 use crate::plan::Resources;
-use crate::scheduler::calls::Calls;
-use crate::scheduler::{self, Scheduler};
+use crate::scheduler::Scheduler;
 use crate::site::Site;
 use crate::standing::State;
 use crate::status::progress::Progress;
@@ -129,7 +128,7 @@ impl<'a> Facts<'a> {
         let decks = deck::with_trials(&status.tree).unwrap_or_default();
         let requests = Requests::new(&status.tree, &journal, waves.arrays())?;
         let newest = requests.newest(&decks, trials);
-        let scheduler = scheduler::of_sweep(&journal);
+        let scheduler = journal.scheduler();
         let rows = trials.iter().filter_map(|trial| table::row_of(&status.rows, *trial));
         let rows: Vec<&Row> = rows.collect();
         let plan = status::plan(&status.tree, &journal).and_then(|file| {
@@ -267,7 +266,7 @@ impl<'a> Facts<'a> {
         });
         let wait = self.scheduler.explain(reason);
         let expected_start = job.as_ref().zip(self.whom).and_then(|(job, (site, vars))| {
-            let mut calls = Calls::of_sweep(&self.journal, vars, site);
+            let mut calls = self.journal.calls(vars, site);
             self.scheduler.expected_start(&mut calls, job)
         });
         Waiting {

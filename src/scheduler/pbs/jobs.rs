@@ -8,8 +8,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::json;
+use crate::scheduler::job::array_of;
 use crate::scheduler::{Element, Elements, End, State};
-use crate::tree::records::array_of;
 
 /// A job, an array, or one of its elements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -20,6 +20,7 @@ use crate::status::folders;
 use crate::submit::again::Again;
 use crate::submit::arrays::environment;
 use crate::submit::arrays::holder;
+use crate::submit::arrays::job_script::job_script;
 use crate::submit::arrays::reconcile::{Search, settle_all};
 use crate::submit::arrays::unplaced;
 use crate::submit::arrays::wave::Waves;
@@ -255,7 +256,7 @@ impl Asked {
         site: &Site,
         environment: &Vars,
     ) -> Result<Self> {
-        let mut calls = Calls::of_sweep(&Journal::read(tree)?, environment, site);
+        let mut calls = Journal::read(tree)?.calls(environment, site);
         let scheduler = scheduler::asked(kind, &mut calls, wanted, site)?;
         Ok(Self { calls, scheduler })
     }
@@ -560,7 +561,7 @@ impl Submission<'_> {
         {
             worker.extend(["--resources".to_owned(), Resources::to_words(&requests)?]);
         }
-        let names = context::job_script(
+        let names = job_script(
             &self.identity.name,
             self.tree.dir(),
             self.scheduler.job_name(token),

@@ -5,6 +5,7 @@ pub(crate) mod batch;
 pub(super) mod environment;
 pub(crate) mod feeder;
 mod holder;
+mod job_script;
 pub(crate) mod mapping;
 pub(super) mod next;
 pub(super) mod portion;

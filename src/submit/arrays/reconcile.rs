@@ -6,8 +6,9 @@ use anyhow::Result;
 
 use super::wave::Waves;
 use crate::host::clock;
+use crate::scheduler::Scheduler;
 use crate::scheduler::calls::Calls;
-use crate::scheduler::{self, Scheduler};
+use crate::scheduler::job::array_of;
 use crate::site::Site;
 use crate::tree::journal::{Entry, Journal, Standing, Writer};
 use crate::tree::waves::Array;
@@ -31,7 +32,7 @@ pub(in crate::submit) fn settle_all(
     if !journal.arrays.values().any(|standing| matches!(standing, Standing::Open { .. })) {
         return Ok(Vec::new());
     }
-    let scheduler = scheduler::of_sweep(&journal);
+    let scheduler = journal.scheduler();
     let target = scheduler.facts().kind.word();
     let mut search = Search {
         tree,
@@ -173,7 +174,7 @@ impl Search<'_> {
         let known = |job: &str| self.journal.jobs().any(|id| id == job);
         for &trial in trials {
             for attempt in records::of_trial(self.tree, trial)?.0.attempts {
-                let base = attempt.start.job.as_deref().map(records::array_of);
+                let base = attempt.start.job.as_deref().map(array_of);
                 if let Some(base) = base
                     && attempt.start.time >= since - 60.0
                     && !known(&base)

@@ -8,6 +8,7 @@ use crate::render::context::{self as names, SiteWords};
 use crate::scheduler::Scheduler;
 use crate::site::Site;
 use crate::submit::Source;
+use crate::submit::arrays::job_script::job_script;
 use crate::tree::Tree;
 use crate::tree::waves::Array;
 
@@ -79,7 +80,7 @@ impl<'a> Scripts<'a> {
     fn directives(&self, array: &Array) -> Result<Vec<String>> {
         let facts = self.words.scheduler.facts();
         let sweep = &self.source.plan.name;
-        let script = names::job_script(
+        let script = job_script(
             sweep,
             self.tree.dir(),
             format!("{sweep}.<token>.{}", array.array),

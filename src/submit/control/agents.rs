@@ -5,8 +5,6 @@ use anyhow::Result;
 
 use crate::fault::Fault;
 use crate::host::{Vars, clock, vars};
-use crate::scheduler;
-use crate::scheduler::calls::Calls;
 use crate::scheduler::order::{self, Order};
 use crate::site::Site;
 use crate::status::pilots;
@@ -53,7 +51,7 @@ pub(crate) fn control(
             .hint(format!("name no trial to {word} all of it, or submit a plan without the trial"))
             .into());
     }
-    let mut calls = Calls::of_sweep(&Journal::read(tree)?, environment, site);
+    let mut calls = Journal::read(tree)?.calls(environment, site);
     if order == Order::Cancel {
         settle_all(tree, site, &mut calls, false, tell)?;
     }
@@ -82,7 +80,7 @@ pub(crate) fn control(
     if done.ids.is_empty() {
         return Ok(Some(done));
     }
-    let scheduler = scheduler::of_sweep(&journal);
+    let scheduler = journal.scheduler();
     let accepted = order::give(&*scheduler, &mut calls, order, &done.ids)?;
     if order == Order::Cancel && !accepted.ids.is_empty() {
         let mut writer = journal::Writer::open(tree)?;

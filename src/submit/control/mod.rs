@@ -12,9 +12,8 @@ use anyhow::Result;
 use crate::fault::Fault;
 use crate::host::{Vars, clock, vars};
 use crate::idset::IdSet;
-use crate::scheduler::calls::Calls;
 use crate::scheduler::order::{self, Order};
-use crate::scheduler::{self, Scheduler, State};
+use crate::scheduler::{Scheduler, State};
 use crate::site::Site;
 use crate::standing::State as Standing;
 use crate::status::originals::{is_original, of_originals};
@@ -64,7 +63,7 @@ pub(crate) fn control(
     let lock = (order == Order::Cancel || trials.is_empty()).then(|| Lock::take(tree));
     let settles = order != Order::Release && matches!(lock, Some(Ok(_)));
     let journal = Journal::read(tree)?;
-    let calls = || Calls::of_sweep(&journal, environment, site);
+    let calls = || journal.calls(environment, site);
     if settles {
         settle_all(tree, site, &mut calls(), false, &mut tell)?;
     }
@@ -150,7 +149,7 @@ fn give(about: &About<'_>, lock: Option<Result<Lock>>) -> Result<(Done, Option<L
     let mut parts = feeders;
     parts.extend(sweep.parts(elements, trials.is_empty())?);
     sweep.refuse_shared(&open, &wanted)?;
-    let mut calls = Calls::of_sweep(&sweep.journal, environment, site);
+    let mut calls = sweep.journal.calls(environment, site);
     let ids: Vec<String> = parts.iter().flat_map(Part::ids).cloned().collect();
     let accepted = order::give(&*sweep.scheduler, &mut calls, order, &ids)?;
     let cancelled = parts.iter().filter(|_| order == Order::Cancel);
@@ -203,7 +202,7 @@ impl<'a> Sweep<'a> {
         let places = waves.places();
         let status = status::of_all(tree.clone(), identity.clone(), site, environment)?;
         let over = if order == Order::Cancel { over(&status, &places) } else { BTreeSet::new() };
-        let scheduler = scheduler::of_sweep(&journal);
+        let scheduler = journal.scheduler();
         let originals = of_originals(tree, &journal)?;
         Ok(Self { tree, order, scheduler, journal, waves, places, originals, status, over })
     }
@@ -247,7 +246,7 @@ impl<'a> Sweep<'a> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let mut calls = Calls::of_sweep(&self.journal, environment, site);
+        let mut calls = self.journal.calls(environment, site);
         let states = feeder::states(&*self.scheduler, &mut calls, &self.journal, &jobs)?;
         let concerns = |state: &State| match self.order {
             Order::Cancel => true,

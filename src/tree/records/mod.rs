@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::Tree;
 use super::line::{self, Spot};
 use crate::cause::Cause;
+use crate::scheduler::job::array_of;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -56,18 +57,6 @@ impl Break {
             Self::Doubtful => "is doubtful",
         };
         format!("its chain stopped: trial {trial} {what}")
-    }
-}
-
-/// The job or array that a job id is of: `12` of Slurm's `12_7`, `5[].srv` of PBS's `5[3].srv`.
-pub(crate) fn array_of(job: &str) -> String {
-    match (job.split_once('['), job.split_once(']')) {
-        (Some((number, _)), Some((_, server))) => format!("{number}[]{server}"),
-        _ => match job.split_once('_') {
-            // A server's name may hold `_` too.
-            Some((number, _)) if number.bytes().all(|b| b.is_ascii_digit()) => number.to_owned(),
-            _ => job.to_owned(),
-        },
     }
 }
 
@@ -490,7 +479,7 @@ pub(crate) use read::{briefly, gathered, indexed};
 
 #[cfg(test)]
 mod tests {
-    use super::{Attempt, Decided, End, Outcome, Record, Start, array_of};
+    use super::{Attempt, Decided, End, Outcome, Record, Start};
 
     /// Agents count attempts from 1 for each deck.
     #[test]
@@ -549,18 +538,5 @@ mod tests {
         assert_eq!(ended(Interrupted, 143, stop, stop), "the worker got SIGTERM");
         let expected = "it had left its result before it was stopped: the worker got SIGTERM";
         assert_eq!(ended(Done, 0, None, stop), expected);
-    }
-
-    #[test]
-    fn an_element_knows_its_array() {
-        for (job, array) in [
-            ("12_7", "12"),
-            ("12", "12"),
-            ("5[3].pbs_head.site", "5[].pbs_head.site"),
-            ("5[].s", "5[].s"),
-            ("6.pbs_head", "6.pbs_head"),
-        ] {
-            assert_eq!(array_of(job), array);
-        }
     }
 }
