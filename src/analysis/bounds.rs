@@ -60,7 +60,7 @@ pub(crate) struct Bounded {
 impl Bounded {
     /// Of the metric in a column: those of `[metrics] bounds` in the plan, or those that its name says, if the numbers of all trials that are
     /// done lie within them. `None` where nothing bounds it.
-    pub(crate) fn of(table: &Table, metric: usize) -> Option<Self> {
+    pub(crate) fn for_metric(table: &Table, metric: usize) -> Option<Self> {
         let name = &table.columns[metric];
         // What is derived from a metric by its ends has its bounds.
         let base = [".min", ".max"].iter().find_map(|end| name.strip_suffix(end));

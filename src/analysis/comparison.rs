@@ -67,10 +67,10 @@ pub(crate) fn compare(
     common: &[usize],
     over: &[usize],
 ) -> Comparison {
-    let observed = sides.each_ref().map(|side| Known::of(table, side, metric));
+    let observed = sides.each_ref().map(|side| Known::observed_on(table, side, metric));
     let numbers = table.rows.iter().filter_map(|row| table.cell(row, metric).number());
     let resolution = stats::resolution(numbers);
-    let bounds = Bounded::of(table, metric);
+    let bounds = Bounded::for_metric(table, metric);
     let mut units: Vec<Option<usize>> =
         over.iter().filter(|column| common.contains(column)).map(|column| Some(*column)).collect();
     if units.is_empty() {
@@ -119,7 +119,7 @@ struct Known {
 }
 
 impl Known {
-    fn of(table: &Table, side: &Side, metric: usize) -> Self {
+    fn observed_on(table: &Table, side: &Side, metric: usize) -> Self {
         let (mut left, mut values) = (Left::default(), Vec::new());
         for at in &side.rows {
             let value = number(table, &table.rows[*at], metric, &mut left);

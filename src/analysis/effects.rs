@@ -208,8 +208,8 @@ pub(crate) fn effects(
         let sentence = format!("`{name}` is {} in all trials", words::figures(ys[0], 15));
         return Err(Fault::request(sentence).hint("nothing matters for what never differs").into());
     }
-    let observed = Observations::of(&axes, &ys, seeds(table, settings, &rows));
-    let bounds = Bounded::of(table, metric);
+    let observed = Observations::from_axes(&axes, &ys, seeds(table, settings, &rows));
+    let bounds = Bounded::for_metric(table, metric);
     let parts = match observed.grid(bounds) {
         Ok(parts) => Some(parts),
         Err(why) if rows.len() < LEAST => {
@@ -289,7 +289,7 @@ struct Parts {
 }
 
 impl<'a> Observations<'a> {
-    fn of(axes: &[(usize, Divided)], ys: &'a [f64], seeds: Vec<usize>) -> Self {
+    fn from_axes(axes: &[(usize, Divided)], ys: &'a [f64], seeds: Vec<usize>) -> Self {
         Self {
             levels: (0..ys.len())
                 .map(|row| axes.iter().map(|(_, axis)| axis.levels[row]).collect())

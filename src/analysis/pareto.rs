@@ -51,7 +51,7 @@ pub(crate) fn pareto(
         one.observed.iter().all(|own| own.values.len() >= least && own.left.bad() == 0)
     });
     let point = |one: &Member| -> Vec<f64> {
-        one.observed.iter().map(|own| statistic.of(&own.values, None).0).collect()
+        one.observed.iter().map(|own| statistic.estimate(&own.values, None).0).collect()
     };
     let points: Vec<Vec<f64>> = members.iter().map(point).collect();
     let goals: Vec<Goal> = metrics.iter().map(|(_, goal)| *goal).collect();

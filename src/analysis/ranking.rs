@@ -21,7 +21,11 @@ pub(crate) enum Statistic {
 
 impl Statistic {
     /// Its value, and its 95 % interval within the bounds of the metric.
-    pub(crate) fn of(self, sample: &[f64], bounds: Option<Bounded>) -> (f64, Option<Interval>) {
+    pub(crate) fn estimate(
+        self,
+        sample: &[f64],
+        bounds: Option<Bounded>,
+    ) -> (f64, Option<Interval>) {
         let within_bounds = |value, ends| (value, Bounded::keep(bounds, value, ends));
         match self {
             Self::Mean => within_bounds(stats::mean(sample), stats::of_mean(sample)),
@@ -158,7 +162,7 @@ pub(crate) fn rank(
 ) -> Ranking {
     let mut ranked: Vec<Ranked> = Vec::new();
     let (mut empty, mut left) = (0, Left::default());
-    let bounds = Bounded::of(table, metric);
+    let bounds = Bounded::for_metric(table, metric);
     for (at, setting) in settings.list.iter().enumerate() {
         let observed = settings.observe(table, setting, metric);
         left.add(observed.left);
@@ -166,7 +170,7 @@ pub(crate) fn rank(
             empty += 1;
             continue;
         }
-        let (value, interval) = statistic.of(&observed.values, bounds);
+        let (value, interval) = statistic.estimate(&observed.values, bounds);
         let is_whole = observed.left.bad() == 0 && !value.is_nan();
         let rank_place = if is_whole { Place::Ranked } else { Place::Failed };
         let interval = interval.filter(|_| is_whole);
@@ -238,7 +242,8 @@ fn raise_best(ranked: &mut [Ranked], goal: Goal, statistic: Statistic) -> bool {
     let beats = |a: usize, b: usize| {
         let common = ranked[b].observed.paired_with(&ranked[a].observed);
         let (own, other): (Vec<f64>, Vec<f64>) = common.into_iter().unzip();
-        own.len() > 1 && better(goal, statistic.of(&other, None).0, statistic.of(&own, None).0)
+        own.len() > 1
+            && better(goal, statistic.estimate(&other, None).0, statistic.estimate(&own, None).0)
     };
     let mut best = 0;
     for at in 1..n {

@@ -155,7 +155,7 @@ impl Settings {
     ///
     /// # Errors
     /// When there is no such column.
-    pub(crate) fn of(
+    pub(crate) fn group_trials(
         table: &Table,
         over: &[String],
         by: &[String],

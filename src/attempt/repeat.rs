@@ -109,7 +109,7 @@ pub(crate) fn decide(case: &Case<'_>, retry: &Retry) -> Ruling {
                 return Ruling::Left(why.to_owned());
             };
             let had = units::memory_text(asked);
-            let Some(now) = growth.of(asked) else {
+            let Some(now) = growth.raise(asked) else {
                 return Ruling::Left(format!("out-of-memory with {had}: that is all of `up_to`"));
             };
             request.memory_mib = Some(now);
@@ -129,7 +129,7 @@ pub(crate) fn decide(case: &Case<'_>, retry: &Retry) -> Ruling {
                 return Ruling::Left(why.to_owned());
             };
             let had = units::walltime_text(asked);
-            match growth.of(asked) {
+            match growth.raise(asked) {
                 Some(now) => {
                     request.walltime_s = Some(now);
                     let how = format!("again with {}", units::walltime_text(now));

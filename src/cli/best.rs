@@ -92,7 +92,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     for (metric, _) in &args.metrics.0 {
         table.metric(metric)?;
     }
-    let settings = Settings::of(&table, &args.repeats.over, &args.repeats.by, function)?;
+    let settings = Settings::group_trials(&table, &args.repeats.over, &args.repeats.by, function)?;
     if args.metrics.0.len() > 1 {
         return pareto(&table, &settings, args, code, context);
     }
@@ -240,7 +240,11 @@ fn pareto(
         for (((name, _), (column, _)), observed) in named.zip(&one.observed) {
             object.insert(
                 name.clone(),
-                sample_object(&observed.values, args.statistic, Bounded::of(table, *column)),
+                sample_object(
+                    &observed.values,
+                    args.statistic,
+                    Bounded::for_metric(table, *column),
+                ),
             );
         }
         object.insert("trials".into(), json!(trial_names(table, &one.observed[0].rows)));
@@ -255,7 +259,8 @@ fn pareto_text(
     (pareto, metrics): (&Pareto, &[(usize, Goal)]),
     args: &Args,
 ) -> String {
-    let bounds: Vec<_> = metrics.iter().map(|(column, _)| Bounded::of(table, *column)).collect();
+    let bounds: Vec<_> =
+        metrics.iter().map(|(column, _)| Bounded::for_metric(table, *column)).collect();
     let varied = settings.varied();
     let mut head: Vec<String> = varied.iter().map(|c| table.columns[*c].clone()).collect();
     head.extend(args.metrics.0.iter().map(|(name, _)| headed(name, args.statistic)));
@@ -263,7 +268,7 @@ fn pareto_text(
     let row = |one: &Member| {
         let mut cells = settings.cells(one.setting, &varied);
         cells.extend(one.observed.iter().zip(&bounds).map(|(own, bounds)| {
-            let (value, interval) = args.statistic.of(&own.values, *bounds);
+            let (value, interval) = args.statistic.estimate(&own.values, *bounds);
             with_interval(value, interval)
         }));
         cells.push(one.observed[0].values.len().to_string());
@@ -279,7 +284,7 @@ fn pareto_text(
         count(pareto.compared as u64, "setting"),
     ));
     for (at, ((name, _), bounds)) in args.metrics.0.iter().zip(bounds).enumerate() {
-        let interval = |one: &Member| args.statistic.of(&one.observed[at].values, None).1;
+        let interval = |one: &Member| args.statistic.estimate(&one.observed[at].values, None).1;
         let has_interval = pareto.front.iter().any(|one| interval(one).is_some());
         out.push_str(&bounds_text(name, bounds.filter(|_| has_interval)));
     }
@@ -561,10 +566,10 @@ pub(super) fn sample_object(
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let mean = stats::mean(values);
-    let interval = |statistic: Statistic| interval_json(statistic.of(values, bounds).1);
+    let interval = |statistic: Statistic| interval_json(statistic.estimate(values, bounds).1);
     json!({
         "statistic": statistic.word(),
-        "value": number(statistic.of(values, None).0),
+        "value": number(statistic.estimate(values, None).0),
         "n": values.len(),
         "mean": number(mean),
         "sd": number(stats::sd(values)),

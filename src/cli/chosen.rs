@@ -36,7 +36,8 @@ pub(super) fn choose(
     let site = context.site()?;
     let vars = &context.vars;
     let status = retry::sure(tree, identity, &site, vars)?;
-    let meant = wanted.of(std::slice::from_ref(&status))?.into_iter().next().unwrap_or_default();
+    let meant =
+        wanted.trials_in(std::slice::from_ref(&status))?.into_iter().next().unwrap_or_default();
     let diff = grow::diff(tree, source)?;
     let on_failure = grow::on_failure(&table::heads(tree)?);
     let mut trials = again::with_chains(&status, &meant, on_failure);

@@ -282,7 +282,7 @@ fn of_one_table(
 
 /// What is averaged over.
 fn over(table: &Table, args: &Args) -> Result<Vec<usize>> {
-    let settings = Settings::of(table, &args.repeats.over, &args.repeats.by, None)?;
+    let settings = Settings::group_trials(table, &args.repeats.over, &args.repeats.by, None)?;
     Ok(settings.over.iter().map(|over| over.column).collect())
 }
 
@@ -357,7 +357,7 @@ fn page(
     let rows: Vec<Vec<String>> = (0..2)
         .map(|side| {
             let values = &compared.samples[side].values;
-            let (mean, interval) = Statistic::Mean.of(values, bounds);
+            let (mean, interval) = Statistic::Mean.estimate(values, bounds);
             let half = interval.map_or(0.0, |[low, high]| (high - low) / 2.0);
             let sd = stats::sd(values);
             let mut cells = vec![
@@ -384,7 +384,7 @@ fn page(
         .collect();
     let mut out = failed_text(&failed, "and what is compared are the others");
     out.push_str(&aligned(&head, &rows));
-    let interval = |values: &[f64]| Statistic::Mean.of(values, None).1;
+    let interval = |values: &[f64]| Statistic::Mean.estimate(values, None).1;
     let has_interval = compared.samples.iter().any(|sample| interval(&sample.values).is_some());
     out.push_str(&bounds_text(&args.metric, bounds.filter(|_| has_interval)));
     match &compared.test {

@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             .into());
     }
     let function = super::best::meant(&table, args.function.as_deref())?;
-    let settings = Settings::of(&table, &args.repeats.over, &args.repeats.by, function)?;
+    let settings = Settings::group_trials(&table, &args.repeats.over, &args.repeats.by, function)?;
     if settings
         .list
         .iter()

@@ -169,8 +169,8 @@ fn beside(status: &mut Status, until: f64, context: &Context) -> Result<(Vec<Fil
     let sheet = Sheet::of_trials(crate::collect::table(std::slice::from_ref(status), &[])?);
     let mut table = Vec::new();
     let name = collect::write_archived(&sheet, &mut table)?;
-    let taken = Taken::of(&status.tree, false)?;
-    let report = Report::of(status, taken, None, until)?;
+    let taken = Taken::start(&status.tree, false)?;
+    let report = Report::build(status, taken, None, until)?;
     let code = collect::tell(&report.source, context);
     let mut page = Vec::new();
     report.write(&mut page)?;

@@ -18,7 +18,7 @@ use crate::host::http::Server;
 use crate::host::signal::Signals;
 use crate::host::{clock, named, threads, vars};
 use crate::report::live::{self, Live};
-use crate::report::{Report, Taken};
+use crate::report::{MetricWish, Report, Taken};
 use crate::select::Wanted;
 use crate::status::told::{Asking, Told};
 use crate::status::{self, Status};
@@ -128,7 +128,7 @@ impl Sight {
     /// Reads the sweep and its metric lines. Of all trials, what the page needs is taken while they are read.
     fn read(&mut self) -> Result<(Status, Taken)> {
         let (tree, identity) = (self.tree.clone(), self.identity.clone());
-        let mut taken = Taken::of(&tree, self.wanted.is_all())?;
+        let mut taken = Taken::start(&tree, self.wanted.is_all())?;
         let status = self.told.look(&self.asking, |whom| match self.wanted.is_all() {
             true => status::gathered(tree, identity, whom, &mut taken),
             false => status::read(tree, identity, whom),
@@ -139,8 +139,8 @@ impl Sight {
     /// Its report, of the trials that are meant.
     fn report(&self, status: &mut Status, taken: Taken) -> Result<Report> {
         self.wanted.narrow(std::slice::from_mut(status))?;
-        let wish = self.wish.as_ref().map(|(metric, goal)| (metric.as_str(), *goal));
-        Report::of(status, taken, wish, clock::now())
+        let wish = self.wish.as_ref().map(|(name, goal)| MetricWish { name, goal: *goal });
+        Report::build(status, taken, wish, clock::now())
     }
 
     /// A report, if the sweep has changed since it was seen last.

@@ -82,7 +82,7 @@ impl Named {
             return Ok(Some(ids.iter().map(u64::from).collect()));
         }
         let status = self.status(tree.clone(), identity.clone(), context)?;
-        let all = self.wanted.of(std::slice::from_ref(&status))?;
+        let all = self.wanted.trials_in(std::slice::from_ref(&status))?;
         Ok(all.into_iter().next().map(|trials| trials.into_iter().collect()))
     }
 

@@ -191,7 +191,7 @@ impl Pool {
         Ok(chosen.map(|chosen| {
             let visible: Vec<&str> =
                 chosen.iter().map(|(choice, _)| self.names[&choice.uuid].as_str()).collect();
-            Taken { visible: visible.join(","), holds: of(chosen) }
+            Taken { visible: visible.join(","), holds: named_holds(chosen) }
         }))
     }
 
@@ -228,7 +228,7 @@ impl Pool {
                     _ => id.to_string(),
                 })
                 .collect();
-            Taken { visible: visible.join(","), holds: of(chosen) }
+            Taken { visible: visible.join(","), holds: named_holds(chosen) }
         }))
     }
 
@@ -242,7 +242,7 @@ impl Pool {
 }
 
 /// The holds of what was chosen, by their names.
-fn of(chosen: Vec<(Choice, Holder)>) -> Vec<(String, Holder)> {
+fn named_holds(chosen: Vec<(Choice, Holder)>) -> Vec<(String, Holder)> {
     chosen.into_iter().map(|(choice, hold)| (choice.uuid, hold)).collect()
 }
 

@@ -57,7 +57,7 @@ pub(super) fn groups(
     let mut last_class: Option<Class> = None;
     let mut run: Vec<u32> = Vec::new();
     for c in 0..chains.len() {
-        let links = chains.of(c);
+        let links = chains.links(c);
         if links.is_empty() {
             continue;
         }

@@ -69,23 +69,23 @@ pub(crate) fn packed(
 /// Calls that [`Mapping::Jobs`] takes: one a trial of a longer chain, and the arrays of the others.
 pub(crate) fn calls_of_jobs(nodes: &[Node], limit: usize) -> usize {
     let chains = Chains::new(nodes);
-    let lengths = (0..chains.len()).map(|c| chains.of(c).len());
+    let lengths = (0..chains.len()).map(|c| chains.links(c).len());
     let longer: usize = lengths.filter(|&len| len > 1).sum();
     longer + plan(&lone(nodes, &chains), limit, &[]).arrays.len()
 }
 
 /// The nodes of chains of one, chains numbered anew.
 fn lone(nodes: &[Node], chains: &Chains) -> Vec<Node> {
-    let alone = (0..chains.len()).filter(|&c| chains.of(c).len() == 1);
+    let alone = (0..chains.len()).filter(|&c| chains.links(c).len() == 1);
     alone
         .enumerate()
-        .map(|(new, c)| Node { chain: new as u32, ..nodes[chains.of(c)[0] as usize] })
+        .map(|(new, c)| Node { chain: new as u32, ..nodes[chains.links(c)[0] as usize] })
         .collect()
 }
 
 fn jobs(nodes: &[Node], limit: usize, continues: &[bool], lanes: Option<usize>) -> Graph {
     let chains = Chains::new(nodes);
-    let is_longer = |c: &usize| chains.of(*c).len() > 1;
+    let is_longer = |c: &usize| chains.links(*c).len() > 1;
     let flags: Vec<bool> = (0..chains.len())
         .filter(|c| !is_longer(c))
         .map(|c| continues.get(c).copied().unwrap_or(false))
@@ -97,7 +97,7 @@ fn jobs(nodes: &[Node], limit: usize, continues: &[bool], lanes: Option<usize>) 
     for (block, chain) in (next_block..).zip((0..chains.len()).filter(is_longer)) {
         let lane = lanes.and_then(|n| ends.len().checked_sub(n.max(1))).map(|i| ends[i]);
         let mut previous_array = None;
-        for (link, &node) in chains.of(chain).iter().enumerate() {
+        for (link, &node) in chains.links(chain).iter().enumerate() {
             let node = nodes[node as usize];
             graph.arrays.push(Array {
                 block,
@@ -115,7 +115,7 @@ fn jobs(nodes: &[Node], limit: usize, continues: &[bool], lanes: Option<usize>) 
             graph.order.push(node.trial);
             previous_array = Some(graph.arrays.len() - 1);
         }
-        graph.longest = graph.longest.max(chains.of(chain).len());
+        graph.longest = graph.longest.max(chains.links(chain).len());
         ends.push(graph.arrays.len() - 1);
     }
     graph
@@ -134,7 +134,7 @@ fn fused(
     let mut numbers: HashMap<(bool, Vec<u32>), usize> = HashMap::new();
     let mut groups: Vec<(bool, Vec<u32>, Vec<usize>)> = Vec::new();
     for chain in 0..chains.len() {
-        let links = chains.of(chain).iter();
+        let links = chains.links(chain).iter();
         let shapes: Vec<u32> = links.map(|&n| nodes[n as usize].shape).collect();
         let flag = continues.get(chain).copied().unwrap_or(false);
         let number = *numbers.entry((flag, shapes.clone())).or_insert(groups.len());
@@ -145,7 +145,7 @@ fn fused(
     }
     let mut graph = Graph {
         chains: chains.len(),
-        longest: (0..chains.len()).map(|c| chains.of(c).len()).max().unwrap_or(0),
+        longest: (0..chains.len()).map(|c| chains.links(c).len()).max().unwrap_or(0),
         ..Graph::default()
     };
     let mut block = 0;
@@ -175,7 +175,7 @@ fn fused(
                 graph.order.extend(
                     members
                         .chunks(pack)
-                        .map(|of| nodes[chains.of(of[behind])[link] as usize].trial),
+                        .map(|of| nodes[chains.links(of[behind])[link] as usize].trial),
                 );
             }
             block += 1;

@@ -106,20 +106,20 @@ pub(crate) fn plan(nodes: &[Node], limit: usize, continues: &[bool]) -> Graph {
         arrays: Vec::new(),
         order: Vec::with_capacity(nodes.len()),
         chains: chains.len(),
-        longest: (0..chains.len()).map(|c| chains.of(c).len()).max().unwrap_or(0),
+        longest: (0..chains.len()).map(|c| chains.links(c).len()).max().unwrap_or(0),
     };
     let mut block = 0;
     for mut group in groups {
         group
             .members
-            .sort_unstable_by_key(|&c| (std::cmp::Reverse(chains.of(c as usize).len()), c));
+            .sort_unstable_by_key(|&c| (std::cmp::Reverse(chains.links(c as usize).len()), c));
         for members in group.members.chunks(limit) {
             let mut previous_array = None;
-            let depth = chains.of(members[0] as usize).len();
+            let depth = chains.links(members[0] as usize).len();
             for link in 0..depth {
-                let count = members.partition_point(|&c| chains.of(c as usize).len() > link);
+                let count = members.partition_point(|&c| chains.links(c as usize).len() > link);
                 let first_element = graph.order.len();
-                let node = |c: u32| nodes[chains.of(c as usize)[link] as usize];
+                let node = |c: u32| nodes[chains.links(c as usize)[link] as usize];
                 graph.order.extend(members[..count].iter().map(|&c| node(c).trial));
                 graph.arrays.push(Array {
                     block,
@@ -173,7 +173,7 @@ impl Chains {
     }
 
     /// The node numbers of a chain, in the order they run.
-    pub(crate) fn of(&self, chain: usize) -> &[u32] {
+    pub(crate) fn links(&self, chain: usize) -> &[u32] {
         &self.nodes[self.starts[chain] as usize..self.starts[chain + 1] as usize]
     }
 }

@@ -77,7 +77,7 @@ fn run(job: &SyncJob) -> Result<()> {
     };
     let (mut nap, mut told) = (Duration::ZERO, 0);
     loop {
-        served.look(&mut signals, nap, (job.rank, job.world));
+        served.look(&mut signals, nap, job.rank, job.world);
         let flags = exchange(&mut world, served.say(), served.pending.is_some())?;
         let mut moved = false;
         let is = |rank: &[u8; SAID], flag: u8| rank[0] & flag != 0;
@@ -189,7 +189,7 @@ fn listen(mut socket: UnixStream) -> Result<Receiver<Request>, Fault> {
 
 impl Served {
     /// Takes in what the program has done, waiting for a request no longer than `nap`.
-    fn look(&mut self, signals: &mut Signals, nap: Duration, (rank, world): (u32, u32)) {
+    fn look(&mut self, signals: &mut Signals, nap: Duration, rank: u32, world: u32) {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let hello = Answer::Hello { rank, world, version };
         while signals.next(Duration::ZERO).is_some() {

@@ -31,7 +31,7 @@ const ARGUMENTS: [((&str, &str), &str); 12] = [
 
 impl Author {
     /// The author of a plan with this text.
-    pub(crate) fn of(text: &str) -> Self {
+    pub(crate) fn from_text(text: &str) -> Self {
         if text.starts_with(PYTHON) { Self::Python } else { Self::Person }
     }
 
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn hints_name_what_the_author_of_a_plan_can_change() {
-        let python = Author::of("# Written by hpcsweep.Sweep: a changed grid changes it.\n");
-        assert_eq!((Author::of("version = 1\n"), python), (Author::Person, Author::Python));
+        let python = Author::from_text("# Written by hpcsweep.Sweep: a changed grid changes it.\n");
+        assert_eq!((Author::from_text("version = 1\n"), python), (Author::Person, Author::Python));
         let check = |author: Author, table, key, expected: &str| {
             assert_eq!(author.set(table, key, "2"), expected);
         };

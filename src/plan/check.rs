@@ -67,7 +67,7 @@ pub(crate) fn check_command(
     }
     // The remaining errors are types: `lr * 2` of a text, an index that does not exist.
     let hooks_and_expect = run.hooks.all().chain([("expect", &run.expect[..])]);
-    let hooks = hooks_and_expect.map(|(what, argv)| CommandTemplate::of(what, argv, &[]));
+    let hooks = hooks_and_expect.map(|(what, argv)| CommandTemplate::named(what, argv, &[]));
     let parsed: Result<Vec<_>, _> =
         std::iter::once(CommandTemplate::new(run)).chain(hooks).collect();
     let templates = match parsed {

@@ -66,7 +66,7 @@ impl Keys {
     }
 
     /// The key of a trial with these parameters. Equal trials have equal keys.
-    pub(crate) fn of(&mut self, params: &Params) -> [u8; 16] {
+    pub(crate) fn key_of(&mut self, params: &Params) -> [u8; 16] {
         let names = &params.names;
         let is_known = self.form.as_ref().is_some_and(|form| Arc::ptr_eq(&form.names, names));
         if !is_known {
@@ -109,9 +109,16 @@ fn any_text(json: &serde_json::Value, is_such: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
+/// What the keys of a plan's trials have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seeded<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) seed: i64,
+}
+
 /// The settings of a plan by which all keys of two plans differ, as the plan names them; none where only parameters may.
-pub(crate) fn changed(old: (&Run, i64), new: (&Run, i64)) -> Vec<&'static str> {
-    let ((old, old_seed), (new, new_seed)) = (old, new);
+pub(crate) fn changed(old: Seeded<'_>, new: Seeded<'_>) -> Vec<&'static str> {
+    let (Seeded { run: old, seed: old_seed }, Seeded { run: new, seed: new_seed }) = (old, new);
     let env = |run: &Run| {
         let mut env = run.env.clone();
         env.sort();
@@ -161,7 +168,7 @@ impl Plan {
         let mut keyed_trials: Vec<([u8; 16], usize)> = Vec::new();
         for (i, trial) in self.trials.iter().enumerate() {
             if trial.task_id.is_none() && !trial.params.values.is_empty() {
-                keyed_trials.push((keys.of(&trial.params), i));
+                keyed_trials.push((keys.key_of(&trial.params), i));
             }
         }
         keyed_trials.sort_unstable();
@@ -186,7 +193,7 @@ impl Plan {
 
     /// The key of one trial of this plan.
     pub fn content_key(&self, trial: &Trial) -> [u8; 16] {
-        self.keys().of(&trial.params)
+        self.keys().key_of(&trial.params)
     }
 }
 
@@ -238,6 +245,7 @@ fn put_value(bytes: &mut Vec<u8>, value: &Value) {
 mod tests {
     use std::collections::HashSet;
 
+    use super::Seeded;
     use crate::plan::testing::plan;
 
     #[test]
@@ -292,8 +300,8 @@ mod tests {
             assert!(others.insert(key(other)), "{other}");
             let other_plan = plan(other);
             let parts = super::changed(
-                (&base_plan.run, base_plan.seed),
-                (&other_plan.run, other_plan.seed),
+                Seeded { run: &base_plan.run, seed: base_plan.seed },
+                Seeded { run: &other_plan.run, seed: other_plan.seed },
             );
             let part = other.strip_prefix("run.").and_then(|rest| rest.split(['.', ' ']).next());
             assert_eq!(parts, part.into_iter().collect::<Vec<_>>(), "{other}");
@@ -304,15 +312,16 @@ mod tests {
             ))
         };
         let (one, two) = (seeded("1"), seeded("2"));
-        assert_eq!(super::changed((&one.run, one.seed), (&two.run, two.seed)), ["seed"]);
-        assert_eq!(super::changed((&one.run, one.seed), (&one.run, one.seed)), [""; 0]);
+        let [of_one, of_two] = [&one, &two].map(|plan| Seeded { run: &plan.run, seed: plan.seed });
+        assert_eq!(super::changed(of_one, of_two), ["seed"]);
+        assert_eq!(super::changed(of_one, of_one), [""; 0]);
     }
 
     #[test]
     fn keys_of_many_trials_are_those_of_each() {
         let plan = plan("[[trials]]\nz = 1\n[[trials]]\n[grid]\na = [1, 2]\nb = [\"x\", \"y\"]");
         let mut keys = plan.keys();
-        let all: Vec<_> = plan.trials.iter().map(|trial| keys.of(&trial.params)).collect();
+        let all: Vec<_> = plan.trials.iter().map(|trial| keys.key_of(&trial.params)).collect();
         let each: Vec<_> = plan.trials.iter().map(|trial| plan.content_key(trial)).collect();
         assert_eq!(all, each);
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), 8);

@@ -40,7 +40,7 @@ const MARGIN: f64 = 0.05;
 
 impl Scale {
     /// Along numbers, with some room at the ends, or none. A logarithmic axis needs numbers above zero.
-    pub(crate) fn of(values: impl Iterator<Item = f64>, log: bool, room: bool) -> Self {
+    pub(crate) fn spanning(values: impl Iterator<Item = f64>, log: bool, room: bool) -> Self {
         let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|v| has_place(*v) && (!log || *v > 0.0)) {
             (from, to) = (from.min(value), to.max(value));
@@ -247,9 +247,9 @@ mod tests {
 
     #[test]
     fn equal_numbers_have_an_axis_too() {
-        assert_eq!(Scale::of([3.0, 3.0].into_iter(), false, true), Scale::Linear(2.7, 3.3));
-        assert_eq!(Scale::of([0.0].into_iter(), false, true), Scale::Linear(-0.5, 0.5));
-        let Scale::Log(from, to, _) = Scale::of([2.0].into_iter(), true, true) else {
+        assert_eq!(Scale::spanning([3.0, 3.0].into_iter(), false, true), Scale::Linear(2.7, 3.3));
+        assert_eq!(Scale::spanning([0.0].into_iter(), false, true), Scale::Linear(-0.5, 0.5));
+        let Scale::Log(from, to, _) = Scale::spanning([2.0].into_iter(), true, true) else {
             panic!("not logarithmic");
         };
         assert!(from < 2.0 && 2.0 < to);

@@ -14,12 +14,12 @@ pub(super) const MOST_WORDS: usize = 40;
 /// A box for each value of an axis with enough trials; of fewer the numbers themselves.
 ///
 /// # Errors
-/// As [`groups::axes`] and [`Grouped::of`], and when the axis has too many values.
+/// As [`groups::axes`] and [`Grouped::by_columns`], and when the axis has too many values.
 pub(crate) fn boxes(wish: &Wish) -> Result<Figure> {
     let table = wish.table;
     table.metric(wish.metric)?;
     let axis = groups::axes(wish, &["--x"])?[0];
-    let grouped = Grouped::of(wish, &[axis])?;
+    let grouped = Grouped::by_columns(wish, &[axis])?;
     let values = groups::values(&grouped.settings, axis);
     let name = &table.columns[axis];
     check_words(name, values.len())?;
@@ -53,7 +53,7 @@ pub(crate) fn boxes(wish: &Wish) -> Result<Figure> {
     caption.extend(grouped.caption(table, false));
     let y = Axis {
         label: groups::of_column(wish.metric),
-        scale: Scale::of(all_values(), wish.log[1], true),
+        scale: Scale::spanning(all_values(), wish.log[1], true),
     };
     let x = Axis { label: groups::of_column(name), scale: Scale::Words(words) };
     Ok(Figure { title: None, x, y, body: Body::Boxes(samples), caption })

@@ -35,7 +35,7 @@ const POINTS: usize = 400;
 /// settings than colours and no goal.
 pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
     let table = wish.table;
-    let grouped = Grouped::of(wish, &[])?;
+    let grouped = Grouped::by_columns(wish, &[])?;
     let order = order(wish, &grouped);
     let name = points::name(table, wish.metric);
     if !points::has_curve(table, name) {
@@ -53,7 +53,7 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
         None => "line",
     };
     let (legend, labels) = labels(wish, &grouped, &order);
-    let bounds = Bounded::of(table, grouped.metric);
+    let bounds = Bounded::for_metric(table, grouped.metric);
     let (mut lines, mut counts, mut cut) = (Vec::new(), Vec::new(), 0);
     for (rank, (at, label)) in order.iter().zip(labels).enumerate().take(MOST + BEHIND) {
         let rows = &grouped.observed[*at].rows;
@@ -68,7 +68,7 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
                 all.iter().flat_map(|(_, values)| values.iter().copied()),
             )?;
         }
-        let points = means(all, |values| wish.band.of(values, wish.log[1], bounds));
+        let points = means(all, |values| wish.band.around(values, wish.log[1], bounds));
         if points.len() > 1 {
             cut += usize::from(longer > 0);
             counts.extend(n_values);
@@ -108,14 +108,15 @@ pub(crate) fn curves(wish: &Wish) -> Result<Figure> {
     if behind > 0 {
         caption.push(format!("the {} best settings have colours", lines.len() - behind));
     }
-    let scale = match Scale::of(xs(), wish.log[0], false) {
+    let scale = match Scale::spanning(xs(), wish.log[0], false) {
         Scale::Linear(from, to) if from < to && xs().all(|x| x.fract() == 0.0) => {
             Scale::Whole(from, to)
         }
         scale => scale,
     };
     let x = Axis { label: along.to_owned(), scale };
-    let y = Axis { label: groups::of_column(name), scale: Scale::of(ys(), wish.log[1], true) };
+    let y =
+        Axis { label: groups::of_column(name), scale: Scale::spanning(ys(), wish.log[1], true) };
     Ok(Figure { title: None, x, y, body: Body::Lines { lines, legend }, caption })
 }
 
@@ -282,10 +283,10 @@ mod tests {
     #[test]
     fn a_long_curve_keeps_its_ends() {
         let all: Vec<(f64, Vec<f64>)> = (0..5000).map(|i| (f64::from(i), vec![1.0, 3.0])).collect();
-        let points = means(all, |values| Band::Range.of(values, false, None));
+        let points = means(all, |values| Band::Range.around(values, false, None));
         assert_eq!((points.len(), points[0].x, points[POINTS - 1].x), (POINTS, 0.0, 4999.0));
         assert_eq!(points[7].ends, Some([1.0, 3.0]));
-        let one = means(vec![(1.0, vec![2.0])], |values| Band::Sd.of(values, true, None));
+        let one = means(vec![(1.0, vec![2.0])], |values| Band::Sd.around(values, true, None));
         assert_eq!(one, [Point { x: 1.0, y: 2.0, ends: None }]);
     }
 }

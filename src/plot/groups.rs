@@ -86,7 +86,7 @@ pub(super) fn axes(wish: &Wish, options: &[&str]) -> Result<Vec<usize>> {
     if missing == 0 {
         return Ok(axes);
     }
-    let settings = Settings::of(table, &[], &[], wish.function)?;
+    let settings = Settings::group_trials(table, &[], &[], wish.function)?;
     let by_columns: Vec<usize> =
         wish.by.iter().map(|name| analysis::column(table, name)).collect::<Result<_>>()?;
     let mut open = settings.varied();
@@ -157,13 +157,13 @@ impl Grouped {
     ///
     /// # Errors
     /// When there is no such metric, or no finished trial has a number for it.
-    pub(super) fn of(wish: &Wish, by: &[usize]) -> Result<Self> {
+    pub(super) fn by_columns(wish: &Wish, by: &[usize]) -> Result<Self> {
         let table = wish.table;
         let metric = table.metric(wish.metric)?;
         let names: Vec<String> = by.iter().map(|column| table.columns[*column].clone()).collect();
         let settings = match names.is_empty() {
-            true => Settings::of(table, wish.over, wish.by, wish.function)?,
-            false => Settings::of(table, &[], &names, wish.function)?,
+            true => Settings::group_trials(table, wish.over, wish.by, wish.function)?,
+            false => Settings::group_trials(table, &[], &names, wish.function)?,
         };
         let (mut infinite, mut whole) = (0, Vec::new());
         let observe = |setting: &Setting| {

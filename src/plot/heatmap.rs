@@ -17,12 +17,12 @@ const RANGES: usize = 10;
 /// A colour for each pair of values of two axes, or of ranges of them.
 ///
 /// # Errors
-/// As [`groups::axes`] and [`Grouped::of`], and when an axis has too many values that are no numbers.
+/// As [`groups::axes`] and [`Grouped::by_columns`], and when an axis has too many values that are no numbers.
 pub(crate) fn heatmap(wish: &Wish) -> Result<Figure> {
     let table = wish.table;
     table.metric(wish.metric)?;
     let axes = groups::axes(wish, &["--x", "--y"])?;
-    let grouped = Grouped::of(wish, &axes)?;
+    let grouped = Grouped::by_columns(wish, &axes)?;
     let exact = [0, 1].map(|i| Along::exact(&grouped, axes[i]));
     // A grid has trials in most cells; random numbers have a row and a column for each.
     let is_scattered = grouped.observed.len() * 2 < exact[0].words.len() * exact[1].words.len();
@@ -59,7 +59,7 @@ pub(crate) fn heatmap(wish: &Wish) -> Result<Figure> {
     if rows.iter().flatten().any(Option::is_none) {
         caption.push("empty cells have no finished trial".to_owned());
     }
-    let scale = Scale::of(all_values(), wish.log[1], false);
+    let scale = Scale::spanning(all_values(), wish.log[1], false);
     let values = Axis { label: groups::of_column(wish.metric), scale };
     let words = |i: usize| Axis {
         label: groups::of_column(&table.columns[axes[i]]),

@@ -69,10 +69,15 @@ pub(crate) enum Band {
 impl Band {
     /// The mean of a sample and what is around it; `None` around a single number. On a logarithmic axis both are those of the logarithms: a
     /// deviation below an arithmetic mean may reach below 0, where such an axis has no place.
-    fn of(self, sample: &[f64], is_log: bool, bounds: Option<Bounded>) -> (f64, Option<[f64; 2]>) {
+    fn around(
+        self,
+        sample: &[f64],
+        is_log: bool,
+        bounds: Option<Bounded>,
+    ) -> (f64, Option<[f64; 2]>) {
         if is_log {
             let logarithms: Vec<f64> = sample.iter().map(|value| value.ln()).collect();
-            let (mean, ends) = self.of(&logarithms, false, None);
+            let (mean, ends) = self.around(&logarithms, false, None);
             // A number is itself, without what a logarithm rounds.
             let is_one = sample.iter().all(|value| *value == sample[0]);
             let geometric_mean = if is_one { crate::stats::mean(sample) } else { mean.exp() };
@@ -224,14 +229,14 @@ mod tests {
     #[test]
     fn a_band_of_logarithms_stays_above_zero() {
         let sample = [0.01, 1.0];
-        let (mean, ends) = Band::Sd.of(&sample, false, None);
+        let (mean, ends) = Band::Sd.around(&sample, false, None);
         assert!(mean == 0.505 && ends.unwrap()[0] < 0.0);
-        let (mean, ends) = Band::Sd.of(&sample, true, None);
+        let (mean, ends) = Band::Sd.around(&sample, true, None);
         let [low, high] = ends.unwrap();
         assert!((mean - 0.1).abs() < 1e-12, "{mean}");
         // One deviation of the logarithms is a factor.
         assert!(low > 0.0 && (mean / low - high / mean).abs() < 1e-9, "{low} {high}");
-        assert_eq!(Band::Range.of(&sample, true, None).1.map(|[low, _]| low > 0.0), Some(true));
-        assert_eq!(Band::Sd.of(&[0.3], true, None), (0.3, None));
+        assert_eq!(Band::Range.around(&sample, true, None).1.map(|[low, _]| low > 0.0), Some(true));
+        assert_eq!(Band::Sd.around(&[0.3], true, None), (0.3, None));
     }
 }

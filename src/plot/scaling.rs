@@ -18,14 +18,14 @@ const MOST_TICKS: usize = 10;
 /// A line for each setting of `--by`, and for times the ideal one: as many times the resources, as much less time.
 ///
 /// # Errors
-/// When the axis has other values than numbers above zero, or as [`groups::axes`] and [`Grouped::of`].
+/// When the axis has other values than numbers above zero, or as [`groups::axes`] and [`Grouped::by_columns`].
 pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
     let table = wish.table;
     table.metric(wish.metric)?;
     let axis = groups::axes(wish, &["--x"])?[0];
     let by_columns: Vec<usize> =
         wish.by.iter().map(|name| analysis::column(table, name)).collect::<Result<_>>()?;
-    let grouped = Grouped::of(wish, &[&[axis], &by_columns[..]].concat())?;
+    let grouped = Grouped::by_columns(wish, &[&[axis], &by_columns[..]].concat())?;
     let name = &table.columns[axis];
     let number = |value: &Value| json_float(value).filter(|n| value.is_number() && *n > 0.0);
     let settings = &grouped.settings.list;
@@ -63,8 +63,11 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
             if let Some(x) =
                 number(groups::value(&settings[at], axis)).filter(|_| !values.is_empty())
             {
-                let (y, ends) =
-                    wish.band.of(values, positive, analysis::Bounded::of(table, grouped.metric));
+                let (y, ends) = wish.band.around(
+                    values,
+                    positive,
+                    analysis::Bounded::for_metric(table, grouped.metric),
+                );
                 points.push(Point { x, y, ends });
             }
         }
@@ -91,14 +94,14 @@ pub(crate) fn scaling(wish: &Wish) -> Result<Figure> {
     let mut numbers: Vec<f64> = measured().flat_map(|l| l.points.iter().map(|p| p.x)).collect();
     numbers.sort_by(f64::total_cmp);
     numbers.dedup();
-    let mut x = Scale::of(numbers.iter().copied(), true, true);
+    let mut x = Scale::spanning(numbers.iter().copied(), true, true);
     if let Scale::Log(_, _, at) = &mut x {
         *at = if numbers.len() <= MOST_TICKS { numbers } else { Vec::new() };
     }
     let ys = lines.iter().flat_map(|line| &line.points).flat_map(|p| {
         [Some(p.y), p.ends.map(|e| e[0]), p.ends.map(|e| e[1])].into_iter().flatten()
     });
-    let y = Scale::of(ys.collect::<Vec<_>>().into_iter(), positive, true);
+    let y = Scale::spanning(ys.collect::<Vec<_>>().into_iter(), positive, true);
     if !positive {
         caption.push(format!("`{}` has values of 0 and less: its axis is linear", wish.metric));
     }

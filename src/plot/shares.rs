@@ -18,10 +18,10 @@ const WORTH_SHOWING: f64 = 0.01;
 /// A bar for each parameter, and for each two that do more together, the largest first.
 ///
 /// # Errors
-/// As [`Grouped::of`] and [`analysis::effects`].
+/// As [`Grouped::by_columns`] and [`analysis::effects`].
 pub(crate) fn shares(wish: &Wish) -> Result<Figure> {
     let table = wish.table;
-    let grouped = Grouped::of(wish, &[])?;
+    let grouped = Grouped::by_columns(wish, &[])?;
     // The goal says which value of a parameter is best, which is no part of the picture.
     let goal = wish.goal.unwrap_or(Goal::Min);
     let effects = analysis::effects(table, &grouped.settings, grouped.metric, goal)?;

@@ -119,7 +119,8 @@ fn open_mpi(vars: &Vars) -> Result<Option<Row>, Fault> {
     by_names(
         vars,
         Launcher::OpenMpi,
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
         [Some("OMPI_COMM_WORLD_LOCAL_RANK"), Some("OMPI_COMM_WORLD_LOCAL_SIZE"), None],
     )
 }
@@ -129,7 +130,8 @@ fn jsrun(vars: &Vars) -> Result<Option<Row>, Fault> {
     by_names(
         vars,
         Launcher::Jsrun,
-        ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+        "JSM_NAMESPACE_RANK",
+        "JSM_NAMESPACE_SIZE",
         [Some("JSM_NAMESPACE_LOCAL_RANK"), None, None],
     )
 }
@@ -139,7 +141,8 @@ fn flux(vars: &Vars) -> Result<Option<Row>, Fault> {
     by_names(
         vars,
         Launcher::Flux,
-        ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
+        "FLUX_TASK_RANK",
+        "FLUX_JOB_SIZE",
         [Some("FLUX_TASK_LOCAL_ID"), None, Some("FLUX_JOB_NNODES")],
     )
 }
@@ -149,7 +152,8 @@ fn mvapich(vars: &Vars) -> Result<Option<Row>, Fault> {
     by_names(
         vars,
         Launcher::Mvapich,
-        ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+        "MV2_COMM_WORLD_RANK",
+        "MV2_COMM_WORLD_SIZE",
         [Some("MV2_COMM_WORLD_LOCAL_RANK"), Some("MV2_COMM_WORLD_LOCAL_SIZE"), None],
     )
 }
@@ -266,7 +270,8 @@ fn torch_variables(vars: &Vars) -> Result<Option<Row>, Fault> {
     by_names(
         vars,
         Launcher::TorchVariables,
-        ("RANK", "WORLD_SIZE"),
+        "RANK",
+        "WORLD_SIZE",
         [Some("LOCAL_RANK"), Some("LOCAL_WORLD_SIZE"), None],
     )
 }
@@ -275,7 +280,8 @@ fn torch_variables(vars: &Vars) -> Result<Option<Row>, Fault> {
 fn by_names(
     vars: &Vars,
     launcher: Launcher,
-    (rank, size): (&str, &str),
+    rank: &str,
+    size: &str,
     [local_rank, local_size, nodes]: [Option<&str>; 3],
 ) -> Result<Option<Row>, Fault> {
     if text(vars, rank).is_none() || text(vars, size).is_none() {

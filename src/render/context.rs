@@ -154,7 +154,7 @@ pub(crate) fn names(template: &str) -> &'static [&'static str] {
 ///
 /// # Errors
 /// When a value cannot be serialised (our bug).
-pub(crate) fn of<T: Serialize>(names: &T) -> anyhow::Result<Context> {
+pub(crate) fn from_names<T: Serialize>(names: &T) -> anyhow::Result<Context> {
     Context::from_serialize(names).map_err(|e| anyhow::anyhow!("template context: {e}"))
 }
 
@@ -194,7 +194,7 @@ pub(crate) struct SiteWords<'a> {
 
 impl<'a> SiteWords<'a> {
     /// A profile's values for the scripts of a scheduler, for trials that run this.
-    pub(crate) fn of(site: &Site, scheduler: &'a dyn Scheduler, run: &Run) -> Self {
+    pub(crate) fn from_site(site: &Site, scheduler: &'a dyn Scheduler, run: &Run) -> Self {
         let mpi = run.needs_mpi();
         Self {
             scheduler,

@@ -54,7 +54,7 @@ struct Row {
 const MOST: usize = 12;
 
 /// The cost of a sweep.
-pub(super) fn of(usage: &Report, ended: &[Attempt]) -> Cost {
+pub(super) fn sum_up(usage: &Report, ended: &[Attempt]) -> Cost {
     let hours = |units: &dyn Fn(&Attempt) -> u64| {
         let unit_hours = ended.iter().map(|own| units(own) as f64 * own.duration_s / 3600.0);
         unit_hours.sum::<f64>()

@@ -42,7 +42,7 @@ struct Curve {
 ///
 /// # Errors
 /// When a record cannot be read.
-pub(super) fn of(
+pub(super) fn thin_out(
     status: &mut Status,
     table: &Table,
     metric: Option<&Metric>,

@@ -29,7 +29,7 @@ pub(super) struct Failure {
 }
 
 /// The groups, the largest first.
-pub(super) fn of(status: &Status) -> Vec<Failure> {
+pub(super) fn list(status: &Status) -> Vec<Failure> {
     let bad = || status.trials().filter(|(_, standing)| standing.state.is_bad());
     let causes: HashMap<u64, String> = bad()
         .map(|(row, standing)| {

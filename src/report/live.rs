@@ -47,7 +47,7 @@ pub(crate) struct Live {
 impl Live {
     /// Begins with a report that has just been made. Readers ask, and the sweep is looked at, at most once in `every`.
     pub(crate) fn new(first: &Report, every: Duration) -> Self {
-        let version = Version::of(first, 1, every);
+        let version = Version::render(first, 1, every);
         let due = Instant::now() + every;
         let state =
             State { version: Arc::new(version), number: 1, is_wanted: false, due, looks: 0 };
@@ -107,7 +107,7 @@ impl Live {
             let version = match looked {
                 Ok(report) => {
                     sent_words.clear();
-                    report.map(|report| Arc::new(Version::of(&report, number, self.every)))
+                    report.map(|report| Arc::new(Version::render(&report, number, self.every)))
                 }
                 Err(error) => {
                     let words = error.to_string();
@@ -152,7 +152,7 @@ impl Live {
 }
 
 impl Version {
-    fn of(report: &Report, number: u64, every: Duration) -> Self {
+    fn render(report: &Report, number: u64, every: Duration) -> Self {
         let tag = number.to_string();
         let page = report.served(&tag, every.as_secs_f64());
         Self { page: Arc::new(page), data: Arc::new(report.data().into_bytes()), tag }

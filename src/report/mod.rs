@@ -58,6 +58,13 @@ struct Data {
 /// How much more than the most that was used would have been asked for, as in `hpcsweep usage`.
 const MARGIN: f64 = 1.2;
 
+/// The metric that a person wants trials to be ranked by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MetricWish<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) goal: Goal,
+}
+
 /// The largest part of a page that is data, bytes: with the libraries a page stays below 5 MB.
 const MOST_DATA: usize = 4_000_000;
 
@@ -67,25 +74,25 @@ impl Report {
     ///
     /// # Errors
     /// When a record cannot be read, or no trial has recorded the metric that is named.
-    pub(crate) fn of(
+    pub(crate) fn build(
         status: &mut Status,
         mut taken: Taken,
-        wish: Option<(&str, Goal)>,
+        wish: Option<MetricWish<'_>>,
         now: f64,
     ) -> Result<Self> {
         let table = taken.table(status)?;
         let metric = trials::metric(&table, wish)?;
         let Taken { usage, spans, told, .. } = taken;
         let ended = usage.ended(status);
-        let cost = cost::of(&usage::report(&ended, MARGIN), &ended);
-        let (timeline, times) = timeline::of(status, spans, now);
-        let origin = origin::of(status, told, now);
-        let settings = Settings::of(&table, &[], &[], None)?;
+        let cost = cost::sum_up(&usage::report(&ended, MARGIN), &ended);
+        let (timeline, times) = timeline::lay_out(status, spans, now);
+        let origin = origin::describe(status, told, now);
+        let settings = Settings::group_trials(&table, &[], &[], None)?;
         let averaged_over = best::averaged(&settings);
         let ranking = metric.as_ref().map(|metric| best::ranking(&table, metric, &settings));
         let measured = metric.as_ref().zip(ranking.as_ref());
-        let shown =
-            measured.and_then(|(metric, ranking)| settings::of(&table, metric, &settings, ranking));
+        let shown = measured
+            .and_then(|(metric, ranking)| settings::tabulate(&table, metric, &settings, ranking));
         let best = measured.map_or_else(best::Best::default, |(metric, ranking)| {
             best::best(&table, metric, &averaged_over, ranking)
         });
@@ -96,15 +103,15 @@ impl Report {
         let mut data = Data {
             settings: shown,
             effects,
-            failures: failures::of(status),
-            curves: curves::of(status, &table, metric.as_ref(), &best)?,
+            failures: failures::list(status),
+            curves: curves::thin_out(status, &table, metric.as_ref(), &best)?,
             trials: trials::Trials::default(),
             metric,
             timeline,
             cost,
             origin,
         };
-        let summary = summary::of(&summary::Known {
+        let summary = summary::summarize(&summary::Known {
             status,
             table: &table,
             data: &data,
@@ -115,7 +122,7 @@ impl Report {
         // Long values may make a page too large: it then has fewer trials.
         let mut row_limit = trials::MOST;
         let json = loop {
-            data.trials = trials::of(
+            data.trials = trials::tabulate(
                 &table,
                 data.metric.as_ref(),
                 &averaged_over,
@@ -144,12 +151,12 @@ impl Report {
     /// # Errors
     /// What `out` returns.
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        out.write_all(&page::of(&self.name, &self.summary, &self.json, None))
+        out.write_all(&page::fill_in(&self.name, &self.summary, &self.json, None))
     }
 
     /// The page as it is served: it asks for newer data than those of this tag, every so many seconds.
     fn served(&self, tag: &str, every_s: f64) -> Vec<u8> {
-        page::of(&self.name, &self.summary, &self.json, Some(&page::Live { tag, every_s }))
+        page::fill_in(&self.name, &self.summary, &self.json, Some(&page::Live { tag, every_s }))
     }
 
     /// The words and the data of a page that is already there, as JSON.

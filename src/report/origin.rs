@@ -66,7 +66,7 @@ impl Told {
 
 /// What is known of the origin of a sweep's results: from what was taken while it was read, and the records that the status
 /// has.
-pub(super) fn of(status: &Status, mut taken: Told, now: f64) -> Origin {
+pub(super) fn describe(status: &Status, mut taken: Told, now: f64) -> Origin {
     let identity = &status.identity;
     status.records.values().for_each(|record| taken.add(record));
     for row in &status.rows {

@@ -25,7 +25,12 @@ pub(super) struct Live<'a> {
 }
 
 /// The page of a sweep: a file, or with `live` a page of a server.
-pub(super) fn of(name: &str, summary: &Summary, json: &str, live: Option<&Live<'_>>) -> Vec<u8> {
+pub(super) fn fill_in(
+    name: &str,
+    summary: &Summary,
+    json: &str,
+    live: Option<&Live<'_>>,
+) -> Vec<u8> {
     let title = escaped(name);
     let policy = if live.is_some() { served_policy() } else { policy() };
     let live = live.map_or_else(String::new, |Live { tag, every_s }| {
@@ -171,7 +176,7 @@ mod tests {
             answers: vec![("Best", hostile.to_owned())],
         };
         let json = serde_json::to_string(&serde_json::json!({ hostile: hostile })).unwrap();
-        let page = String::from_utf8(of(hostile, &summary, &json, None)).unwrap();
+        let page = String::from_utf8(fill_in(hostile, &summary, &json, None)).unwrap();
         assert_eq!(page.matches("</script>").count(), 4, "data, d3, Plot, and the page's own");
         assert!(!page.contains("<script>alert"));
         let (_, data) = page.split_once("<script id=\"data\" type=\"application/json\">").unwrap();

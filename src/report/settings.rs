@@ -51,7 +51,7 @@ const COSTS: [(&str, f64); 3] = [
 ];
 
 /// The settings of a ranking; `None` where nothing repeats them: each is then a trial of the table of trials.
-pub(super) fn of(
+pub(super) fn tabulate(
     table: &Table,
     metric: &Metric,
     settings: &analysis::Settings,

@@ -34,7 +34,7 @@ pub(super) struct Summary {
 /// The most parts of a sentence.
 const MOST: usize = 4;
 
-pub(super) fn of(known: &Known<'_>) -> Summary {
+pub(super) fn summarize(known: &Known<'_>) -> Summary {
     let answers = [
         ("Swept", Some(swept(known))),
         ("Trials", Some(counts(known))),

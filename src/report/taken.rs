@@ -26,7 +26,7 @@ impl Taken {
     ///
     /// # Errors
     /// When a file cannot be read.
-    pub(crate) fn of(tree: &Tree, gathers: bool) -> Result<Self> {
+    pub(crate) fn start(tree: &Tree, gathers: bool) -> Result<Self> {
         let table = gathers.then(|| gather::Taken::of(tree, &[]));
         let (spans, told) = (Spans::default(), Told::default());
         Ok(Self { table, usage: usage::Taken::of(tree)?, spans, told })

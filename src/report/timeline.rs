@@ -114,7 +114,11 @@ fn slot_of(place: &Place) -> Slot<'_> {
 
 /// The timeline of a sweep, if any attempt has begun: of the spans that were taken while it was read, and of the records that
 /// the status has.
-pub(super) fn of(status: &Status, mut taken: Spans, now: f64) -> (Option<Timeline>, Option<Times>) {
+pub(super) fn lay_out(
+    status: &Status,
+    mut taken: Spans,
+    now: f64,
+) -> (Option<Timeline>, Option<Times>) {
     for (row, standing) in status.trials() {
         let Some(record) = status.records.whole(row.id) else { continue };
         taken.add(record, (standing.state == State::Running).then_some(now));

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use anyhow::Result;
 use serde::Serialize;
 
-use super::rounded;
+use super::{MetricWish, rounded};
 use crate::analysis::DEVICES;
 use crate::collect::{Goal, Table, Trial, assumed};
 use crate::stats;
@@ -41,13 +41,13 @@ pub(super) struct Metric {
 ///
 /// # Errors
 /// As [`Table::ranked`], of one that is named.
-pub(super) fn metric(table: &Table, wish: Option<(&str, Goal)>) -> Result<Option<Metric>> {
+pub(super) fn metric(table: &Table, wish: Option<MetricWish<'_>>) -> Result<Option<Metric>> {
     let metric_named = |name: &str, goal: Goal, assumed: bool| -> Result<Metric> {
         let ranked = table.ranked(name, goal, None)?;
         let column = table.columns.iter().position(|column| column == name).unwrap_or(0);
         Ok(Metric { name: name.to_owned(), max: goal == Goal::Max, assumed, column, ranked })
     };
-    if let Some((name, goal)) = wish {
+    if let Some(MetricWish { name, goal }) = wish {
         // A sweep in which nothing has finished has a report, too: a metric that it has may be named.
         let is_known = table.columns.iter().any(|column| column == name);
         let none_is_done = table.rows.iter().all(|row| table.state(row) != "done");
@@ -206,7 +206,7 @@ fn spent_columns(rows: &[&Trial], ended: &[Attempt]) -> Vec<Column> {
 }
 
 /// The trials of a page: at most `most` of them.
-pub(super) fn of(
+pub(super) fn tabulate(
     table: &Table,
     metric: Option<&Metric>,
     over: &[usize],

@@ -97,7 +97,7 @@ impl Wanted {
     ///
     /// # Errors
     /// When a number, a state or a name exists in none of the sweeps, or the expression fails.
-    pub(crate) fn of(&self, sweeps: &[Status]) -> Result<Vec<BTreeSet<u64>>> {
+    pub(crate) fn trials_in(&self, sweeps: &[Status]) -> Result<Vec<BTreeSet<u64>>> {
         self.check_numbers(sweeps)?;
         self.check_states(sweeps)?;
         let mut sweep_trials: Vec<BTreeSet<u64>> = Vec::new();
@@ -119,7 +119,7 @@ impl Wanted {
         if self.is_all() {
             return Ok(());
         }
-        let chosen = self.of(sweeps)?;
+        let chosen = self.trials_in(sweeps)?;
         sweeps.iter_mut().zip(&chosen).for_each(|(status, kept)| status.retain(kept));
         Ok(())
     }

@@ -70,7 +70,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(levels: &Levels, axes: &[usize], counts: &[usize]) -> Self {
+    fn by_axes(levels: &Levels, axes: &[usize], counts: &[usize]) -> Self {
         let group = |level: &Vec<usize>| {
             axes.iter().zip(counts).fold(0, |group, (axis, count)| group * count + level[*axis])
         };
@@ -111,7 +111,7 @@ impl<'a> Complete<'a> {
                 .iter()
                 .map(|term| {
                     let counts: Vec<usize> = term.iter().map(|axis| counts[*axis]).collect();
-                    Groups::of(levels, term, &counts)
+                    Groups::by_axes(levels, term, &counts)
                 })
                 .collect(),
             terms,
@@ -274,7 +274,7 @@ pub(crate) fn anova(
     let product = counts.iter().try_fold(1usize, |product, n| product.checked_mul(*n));
     let combinations = product.ok_or(NoGrid::Sparse)?;
     let terms = terms(counts.len());
-    let mut cells = Cells::of(levels, blocks);
+    let mut cells = Cells::from_levels(levels, blocks);
     if cells.sizes.len() < combinations.div_ceil(2) {
         return Err(NoGrid::Sparse);
     }
@@ -282,10 +282,10 @@ pub(crate) fn anova(
     let complete = || Model::Complete(Complete::new(levels, counts, &terms));
     let model = match is_equal && cells.are_blocks_whole() {
         true => complete(),
-        false => match LeastSquares::of(levels, counts, &terms, cells.blocks()) {
+        false => match LeastSquares::from_levels(levels, counts, &terms, cells.blocks()) {
             Ok(model) => Model::Gaps(model),
             Err(_) if is_equal => {
-                cells = Cells::of(levels, &[]);
+                cells = Cells::from_levels(levels, &[]);
                 complete()
             }
             Err(why) => return Err(why),
@@ -302,7 +302,7 @@ pub(crate) fn anova(
     let (left, together) = if is_within { (within, Some(together)) } else { (rest, None) };
     let reference = Rest { model: &model, cells: &cells, together };
     let decomposition = Found { terms: &terms, freedoms, rest: reference, left, unit };
-    Ok(decomposition.of(ys, total))
+    Ok(decomposition.into_anova(ys, total))
 }
 
 /// The variance of a single observation, as something tells it, and with how many degrees of freedom.
@@ -330,7 +330,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    fn of(self, ys: &[f64], total: f64) -> Anova {
+    fn into_anova(self, ys: &[f64], total: f64) -> Anova {
         let Self { terms, mut freedoms, rest, left, unit } = self;
         let axes = terms.iter().filter(|term| term.len() == 1).count();
         let fitted = rest.fitted(ys);
@@ -346,8 +346,7 @@ impl Found<'_> {
             freedoms.push(together);
         }
         let shares: Vec<f64> = sums.iter().map(|sum| sum / total).collect();
-        let intervals =
-            (left > 0).then(|| drawn_again(&rest, &shares, (&fitted, &residuals), left));
+        let intervals = (left > 0).then(|| drawn_again(&rest, &shares, &fitted, &residuals, left));
         let pair = match (left, &freedoms[..]) {
             (0, [_, _, freedom]) if *freedom > 0 => Some((sums[2], *freedom)),
             _ => None,
@@ -404,7 +403,8 @@ impl Found<'_> {
 fn drawn_again(
     rest: &Rest<'_>,
     shares: &[f64],
-    (fitted, residuals): (&[f64], &[f64]),
+    fitted: &[f64],
+    residuals: &[f64],
     left: usize,
 ) -> Vec<Interval> {
     let n = fitted.len();
@@ -607,7 +607,8 @@ mod tests {
         let seeds: Vec<usize> = (0..ys.len()).map(|at| at % 2).collect();
         let complete = Model::Complete(Complete::new(&levels, &counts, &terms));
         for seeds in [&seeds[..], &[]] {
-            let gaps = Model::Gaps(LeastSquares::of(&levels, &counts, &terms, seeds).unwrap());
+            let gaps =
+                Model::Gaps(LeastSquares::from_levels(&levels, &counts, &terms, seeds).unwrap());
             let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
             complete.sums(&ys).into_iter().zip(gaps.sums(&ys)).for_each(|(a, b)| near(a, b));
             for axis in 0..3 {

@@ -50,12 +50,7 @@ pub(super) fn rounded_away(resolution: f64) -> f64 {
 
 /// The probability of a difference by Student's t, and no less than the arrangements of the numbers can show where their spread is
 /// that of rounding alone: `arrangements` is the part of the most extreme ones.
-fn p_of(
-    (difference, error): (f64, f64),
-    freedom: f64,
-    is_rounding: bool,
-    arrangements: f64,
-) -> f64 {
+fn p_of(difference: f64, error: f64, freedom: f64, is_rounding: bool, arrangements: f64) -> f64 {
     let by_t = match (error > 0.0, difference == 0.0) {
         (true, _) => p_of_t(difference / error, freedom),
         (false, true) => 1.0,
@@ -95,7 +90,7 @@ pub(crate) fn paired(pairs: &[(f64, f64)], resolution: f64) -> Option<Test> {
         pairs: Some(n),
         difference,
         interval: around(difference, error, freedom),
-        p: p_of((difference, error), freedom, sd <= least, signs),
+        p: p_of(difference, error, freedom, sd <= least, signs),
         effect: unbiased(difference / sd, freedom),
     })
 }
@@ -127,7 +122,7 @@ pub(crate) fn welch(a: &[f64], b: &[f64], resolution: f64) -> Option<Test> {
         pairs: None,
         difference,
         interval: around(difference, error, freedom),
-        p: p_of((difference, error), freedom, s <= least && t <= least, (2.0 * choices).min(1.0)),
+        p: p_of(difference, error, freedom, s <= least && t <= least, (2.0 * choices).min(1.0)),
         effect: unbiased(difference / pooled, both),
     })
 }

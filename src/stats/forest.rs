@@ -222,7 +222,7 @@ pub(crate) fn shuffled(
     let mut levels: Vec<Vec<usize>> = places.iter().map(|at| levels[*at].clone()).collect();
     let ys: Vec<f64> = places.iter().map(|at| ys[*at]).collect();
     // Observations of one combination have more in common than its levels, and stay together.
-    let cells = Cells::of(&levels, &[]);
+    let cells = Cells::from_levels(&levels, &[]);
     let share = |levels: &[Vec<usize>], axis: usize| {
         Forest::with_trees(levels, counts, ordered, &ys, FEW_TREES).main_variance(axis)
     };

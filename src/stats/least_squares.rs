@@ -42,7 +42,10 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 impl Factor {
     /// Of these columns, in this order; `products` are those of all.
-    pub(super) fn of(products: &[Vec<f64>], columns: impl Iterator<Item = usize>) -> Self {
+    pub(super) fn from_products(
+        products: &[Vec<f64>],
+        columns: impl Iterator<Item = usize>,
+    ) -> Self {
         let mut factor = Self { kept: Vec::new(), lower: Vec::new() };
         for column in columns {
             let mut row = factor.forward(&products[column]);
@@ -113,7 +116,7 @@ pub(super) struct LeastSquares<'a> {
 impl<'a> LeastSquares<'a> {
     /// # Errors
     /// If the columns are too many, or an axis cannot be told from others.
-    pub(super) fn of(
+    pub(super) fn from_levels(
         levels: &Levels,
         counts: &'a [usize],
         terms: &'a [Vec<usize>],
@@ -149,7 +152,7 @@ impl<'a> LeastSquares<'a> {
         }
         let model = |terms: Vec<usize>| {
             let term_columns = terms.iter().flat_map(|term| columns[*term].clone());
-            let factor = Factor::of(&products, (0..=many).chain(term_columns));
+            let factor = Factor::from_products(&products, (0..=many).chain(term_columns));
             let last_columns = terms.last().map_or(0..0, |last| columns[*last].clone());
             let n_other_columns =
                 factor.kept.iter().filter(|kept| !last_columns.contains(kept)).count();

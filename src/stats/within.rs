@@ -28,7 +28,7 @@ struct Blocks {
 impl Cells {
     /// The combinations of these levels. Blocks count if each has each combination at most once, and if they are linked: then what differs
     /// between two is known from combinations that several have.
-    pub(super) fn of(levels: &Levels, blocks: &[usize]) -> Self {
+    pub(super) fn from_levels(levels: &Levels, blocks: &[usize]) -> Self {
         let mut cell_numbers: HashMap<&[usize], usize> = HashMap::new();
         let mut cell_of_row = Vec::with_capacity(levels.len());
         let mut sizes = Vec::new();
@@ -41,7 +41,7 @@ impl Cells {
             sizes[cell] += 1;
             cell_of_row.push(cell);
         }
-        let blocks = Blocks::of(&cell_of_row, &sizes, blocks);
+        let blocks = Blocks::from_cells(&cell_of_row, &sizes, blocks);
         Self { of: cell_of_row, sizes, blocks }
     }
 
@@ -112,7 +112,7 @@ impl Cells {
 }
 
 impl Blocks {
-    fn of(cells: &[usize], sizes: &[usize], blocks: &[usize]) -> Option<Self> {
+    fn from_cells(cells: &[usize], sizes: &[usize], blocks: &[usize]) -> Option<Self> {
         let many = blocks.iter().max()? + 1;
         if many == 1 || many > MOST_BLOCKS {
             return None;
@@ -132,7 +132,7 @@ impl Blocks {
                 own.iter().for_each(|b| products[*a][*b] -= 1.0 / own.len() as f64);
             }
         }
-        let factor = Factor::of(&products, 0..many);
+        let factor = Factor::from_products(&products, 0..many);
         let is_linked = factor.rank() + 1 == many && cells.len() > sizes.len() + factor.rank();
         is_linked.then(|| Self { of: blocks.to_vec(), in_cells, factor })
     }

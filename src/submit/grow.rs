@@ -236,7 +236,7 @@ pub(crate) fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
     }
     let trials = &source.plan.trials;
     let mut maker = source.plan.keys();
-    let keys: Vec<String> = trials.iter().map(|trial| hex(&maker.of(&trial.params))).collect();
+    let keys: Vec<String> = trials.iter().map(|trial| hex(&maker.key_of(&trial.params))).collect();
     let mut matched: Vec<Option<u64>> = vec![None; trials.len()];
     let table = if diff.known > 0 { earlier(tree)? } else { HashMap::new() };
     if diff.known > 0 {
@@ -287,7 +287,10 @@ pub(crate) fn diff(tree: &Tree, source: &Source) -> Result<Diff> {
 fn changed_by(tree: &Tree, source: &Source) -> Result<Vec<String>> {
     let plan = &source.plan;
     let Some(head) = table::heads(tree)?.pop() else { return Ok(Vec::new()) };
-    let parts = key::changed((&head.run, head.seed), (&plan.run, plan.seed));
+    let parts = key::changed(
+        key::Seeded { run: &head.run, seed: head.seed },
+        key::Seeded { run: &plan.run, seed: plan.seed },
+    );
     if !parts.is_empty() {
         return Ok(parts.into_iter().map(|part| format!("`{part}`")).collect());
     }
@@ -554,7 +557,7 @@ fn setup(
         module_init: site.modules.init.clone(),
         setup: plan.run.setup.clone(),
     };
-    let text = templates.render("setup.sh.tera", &context::of(&names)?)?;
+    let text = templates.render("setup.sh.tera", &context::from_names(&names)?)?;
     let path = tree.setup_script(first);
     disk::make_dir(&tree.dir().join("jobs"))?;
     disk::write_whole(&path, text.as_bytes())?;

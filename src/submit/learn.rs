@@ -399,7 +399,7 @@ fn more(of: Of, asked: u64, learn: &Learn, plan: &Plan) -> u64 {
         Of::Memory => plan.retry.oom,
         Of::Walltime => plan.retry.timeout,
     };
-    let grown = growth.and_then(|growth| growth.of(asked));
+    let grown = growth.and_then(|growth| growth.raise(asked));
     grown.or(learn.first).map_or(asked, |more| more.max(asked))
 }
 

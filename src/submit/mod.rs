@@ -114,7 +114,7 @@ impl Source {
     }
 
     pub(crate) fn author(&self) -> Author {
-        Author::of(&self.text)
+        Author::from_text(&self.text)
     }
 
     /// The folder the plan lies in, absolute.

@@ -30,7 +30,7 @@ fn hash(trial: &Trial, keys: &mut Keys) -> u64 {
             let name = blake3::hash(format!("hpcsweep shard 1 {task}").as_bytes());
             name.as_bytes()[..8].try_into()
         }
-        None => keys.of(&trial.params)[..8].try_into(),
+        None => keys.key_of(&trial.params)[..8].try_into(),
     };
     u64::from_le_bytes(bytes.unwrap_or_default())
 }
@@ -64,7 +64,7 @@ impl Source {
         }
         let mut keys = self.plan.keys();
         let mut is_kept = |trial: &&Trial| {
-            let known = has.get_mut(&grow::hex(&keys.of(&trial.params))).filter(|n| **n > 0);
+            let known = has.get_mut(&grow::hex(&keys.key_of(&trial.params))).filter(|n| **n > 0);
             let is_known = known.map(|n| *n -= 1).is_some();
             is_known || shards.has(hash(trial, &mut keys))
         };

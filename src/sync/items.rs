@@ -46,7 +46,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The entry of a value.
-    pub(super) fn of(key: &[String], value: &Result<Value, String>, weight: f64) -> Self {
+    pub(super) fn new(key: &[String], value: &Result<Value, String>, weight: f64) -> Self {
         let kind = match value {
             Ok(value) => value.check().map(|()| Kind {
                 form: value.form,

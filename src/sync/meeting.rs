@@ -30,11 +30,11 @@ impl Meeting {
             Said::Same => vec![mine; peers.size() as usize],
             Said::Headers(headers) => headers,
         };
-        Self::of(peers, headers, tail)
+        Self::with_headers(peers, headers, tail)
     }
 
     /// Hears the tails that go with these headers.
-    pub(super) fn of(
+    pub(super) fn with_headers(
         peers: &mut dyn Peers,
         headers: Vec<Header>,
         tail: &[u8],

@@ -22,9 +22,11 @@ fn answer(peers: &mut dyn Peers, request: Request) -> Result<Answer, Fault> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         },
         Request::Gather(value, flags) => {
-            Answer::of(vec![(Vec::new(), mp_sync(peers, value, flags)?)], flags)
+            Answer::from_gathered(vec![(Vec::new(), mp_sync(peers, value, flags)?)], flags)
         }
-        Request::GatherMap(leaves, flags) => Answer::of(mp_sync_map(peers, leaves, flags)?, flags),
+        Request::GatherMap(leaves, flags) => {
+            Answer::from_gathered(mp_sync_map(peers, leaves, flags)?, flags)
+        }
         Request::Reduce(shares, how, nan) => {
             Answer::Joined(reduce_values(peers, shares, how, nan)?)
         }

@@ -35,7 +35,7 @@ pub fn gather_slice_into<T: Element>(
         }
         Said::Headers(headers) => headers,
     };
-    let meeting = Meeting::of(peers, headers, &[])?;
+    let meeting = Meeting::with_headers(peers, headers, &[])?;
     meeting.agree()?;
     let kinds: Vec<Kind> = meeting.headers.into_iter().filter_map(|header| header.kind).collect();
     if kinds.iter().any(|kind| kind.dtype != T::DTYPE) {
@@ -114,7 +114,7 @@ mod tests {
             before == all.as_ptr()
         });
         assert_eq!(same, [true, true]);
-        let value = Value::of(Form::Tensor, vec![2], &[1u8, 2]);
+        let value = Value::from_numbers(Form::Tensor, vec![2], &[1u8, 2]);
         let alone = mp_sync(&mut super::super::peers::Alone, Ok(value.clone()), Flags::default());
         assert_eq!(alone.unwrap(), Synced::Joined(value));
     }

@@ -180,16 +180,16 @@ pub struct Value {
 impl Value {
     /// A plain number of a language, in 64 bit.
     pub fn float(number: f64) -> Self {
-        Self::of(Form::Scalar, Vec::new(), &[number])
+        Self::from_numbers(Form::Scalar, Vec::new(), &[number])
     }
 
     /// A plain whole number.
     pub(crate) fn int(number: i64) -> Self {
-        Self::of(Form::Scalar, Vec::new(), &[number])
+        Self::from_numbers(Form::Scalar, Vec::new(), &[number])
     }
 
     /// The numbers of a slice, of the shape given. Whether they fit it is for [`Value::check`].
-    pub fn of<T: Element>(form: Form, shape: Vec<u64>, numbers: &[T]) -> Self {
+    pub fn from_numbers<T: Element>(form: Form, shape: Vec<u64>, numbers: &[T]) -> Self {
         Self { form, dtype: T::DTYPE, shape, data: bytemuck::cast_slice(numbers).to_vec() }
     }
 
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_slice_goes_in_and_comes_out() {
-        let value = Value::of(Form::List, vec![3], &[1.5f64, -0.0, f64::INFINITY]);
+        let value = Value::from_numbers(Form::List, vec![3], &[1.5f64, -0.0, f64::INFINITY]);
         assert_eq!(value.dtype, Dtype::Float64);
         assert_eq!(value.numbers::<f64>().unwrap(), [1.5, -0.0, f64::INFINITY]);
         assert_eq!(value.numbers::<f32>(), None);

@@ -306,7 +306,7 @@ impl Tree {
     /// The author of the plan that was submitted last.
     pub(crate) fn author(&self) -> Author {
         let text = disk::read_if_there(&self.plan()).ok().flatten();
-        text.as_deref().map_or_else(Author::default, Author::of)
+        text.as_deref().map_or_else(Author::default, Author::from_text)
     }
 
     /// The sweep's folder as a word of a command to copy.

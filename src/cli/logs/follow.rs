@@ -42,7 +42,7 @@ pub(super) fn run(
     let site = context.site()?;
     let mut follow = Follow { tree, identity, site: &site, context, heading: None };
     let mut status = follow.status()?;
-    let asked = named.wanted.of(std::slice::from_ref(&status))?;
+    let asked = named.wanted.trials_in(std::slice::from_ref(&status))?;
     let mut trials: Vec<Trial> =
         asked.into_iter().flatten().map(|trial| Trial::new(trial, lines)).collect();
     if trials.is_empty() {

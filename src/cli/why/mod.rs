@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let whom = (!args.offline).then_some((&site, &context.vars));
     let status = wanted.look(tree, identity, whom)?;
-    let meant = wanted.of(std::slice::from_ref(&status))?.pop().unwrap_or_default();
+    let meant = wanted.trials_in(std::slice::from_ref(&status))?.pop().unwrap_or_default();
     if meant.len() > MOST {
         return Err(Fault::request(format!("{} trials are more than `why` shows", meant.len()))
             .hint("`hpcsweep status --trials` shows a line of each")

@@ -24,7 +24,7 @@ pub(super) fn is_plan_of(status: &Status, file: &Path) -> bool {
 pub(super) fn in_plan(source: &Source, rows: &[&Row]) -> HashMap<u64, usize> {
     let trials = &source.plan.trials;
     let mut maker = source.plan.keys();
-    let mut key = |place: usize| trials.get(place).map(|trial| maker.of(&trial.params));
+    let mut key = |place: usize| trials.get(place).map(|trial| maker.key_of(&trial.params));
     let wanted = |row: &&Row| Some((key_of(&row.key)?, row.id));
     let all: Vec<([u8; 16], u64)> = rows.iter().filter_map(wanted).collect();
     let (same, others): (Vec<_>, Vec<_>) =

@@ -133,7 +133,7 @@ fn difference(a: &[Tensor], b: &[Tensor]) -> Result<f64, Fault> {
 fn digest(tensors: &[Tensor]) -> Result<String, Fault> {
     let mut hasher = blake3::Hasher::new();
     for tensor in tensors {
-        hasher.update(&bytes::of(tensor).or_fault()?);
+        hasher.update(&bytes::from_tensor(tensor).or_fault()?);
     }
     Ok(hasher.finalize().to_hex().to_string())
 }

@@ -21,7 +21,7 @@ pub(crate) const KINDS: [(Kind, Dtype); 10] = [
 ];
 
 /// The numbers of a tensor in C order.
-pub(crate) fn of(tensor: &Tensor) -> tch::Result<Vec<u8>> {
+pub(crate) fn from_tensor(tensor: &Tensor) -> tch::Result<Vec<u8>> {
     let tensor = tensor.detach().f_to_device(Device::Cpu)?.f_contiguous()?;
     let count = tensor.numel();
     let mut bytes = vec![0; count * tensor.kind().elt_size_in_bytes()];
@@ -65,7 +65,7 @@ pub(crate) fn encode<'a>(
             return Err(Fault::request(format!("`{name}` is {kind:?}, which cannot be saved")));
         };
         let shape: Vec<usize> = tensor.size().iter().map(|n| *n as usize).collect();
-        encoded.push((name, *dtype, shape, of(tensor).or_fault()?));
+        encoded.push((name, *dtype, shape, from_tensor(tensor).or_fault()?));
     }
     let views = encoded.iter().map(|(name, dtype, shape, bytes)| {
         TensorView::new(*dtype, shape.clone(), bytes).map(|view| (*name, view))

@@ -100,33 +100,33 @@ fn check(text: *mut c_char) -> tch::Result<()> {
     Err(TchError::Torch(message))
 }
 
-fn of(tensor: &Tensor) -> *mut Opaque {
+fn pointer(tensor: &Tensor) -> *mut Opaque {
     tensor.as_ptr().cast::<Opaque>().cast_mut()
 }
 
 /// `to += factor * other`.
 pub(super) fn add(to: &Tensor, other: &Tensor, factor: f64) -> tch::Result<()> {
     // SAFETY: both are tensors that live as long as the call; libtorch checks the rest.
-    check(unsafe { hpcsweep_torch_add(of(to), of(other), factor) })
+    check(unsafe { hpcsweep_torch_add(pointer(to), pointer(other), factor) })
 }
 
 /// `to += factor * a * b`.
 pub(super) fn addcmul(to: &Tensor, a: &Tensor, b: &Tensor, factor: f64) -> tch::Result<()> {
     // SAFETY: as in `add`.
-    check(unsafe { hpcsweep_torch_addcmul(of(to), of(a), of(b), factor) })
+    check(unsafe { hpcsweep_torch_addcmul(pointer(to), pointer(a), pointer(b), factor) })
 }
 
 /// `to += factor * a / b`.
 pub(super) fn addcdiv(to: &Tensor, a: &Tensor, b: &Tensor, factor: f64) -> tch::Result<()> {
     // SAFETY: as in `add`.
-    check(unsafe { hpcsweep_torch_addcdiv(of(to), of(a), of(b), factor) })
+    check(unsafe { hpcsweep_torch_addcdiv(pointer(to), pointer(a), pointer(b), factor) })
 }
 
 /// `a + factor * b`, a tensor of its own.
 pub(super) fn plus(a: &Tensor, b: &Tensor, factor: f64) -> tch::Result<Tensor> {
     let mut sum: *mut Opaque = ptr::null_mut();
     // SAFETY: as in `add`, and a place to write to.
-    check(unsafe { hpcsweep_torch_plus(of(a), of(b), factor, &mut sum) })?;
+    check(unsafe { hpcsweep_torch_plus(pointer(a), pointer(b), factor, &mut sum) })?;
     // SAFETY: a new tensor of the shim, now ours.
     Ok(unsafe { Tensor::from_ptr(sum.cast()) })
 }
@@ -135,7 +135,7 @@ pub(super) fn plus(a: &Tensor, b: &Tensor, factor: f64) -> tch::Result<Tensor> {
 pub(super) fn set_grad(tensor: &Tensor, grad: Option<&Tensor>) -> tch::Result<()> {
     // SAFETY: as in `add`; null is allowed.
     check(unsafe {
-        hpcsweep_torch_set_grad(of(tensor), grad.map_or(ptr::null_mut(), of).cast_const())
+        hpcsweep_torch_set_grad(pointer(tensor), grad.map_or(ptr::null_mut(), pointer).cast_const())
     })
 }
 
@@ -151,19 +151,19 @@ pub(super) unsafe fn on_grad(
     index: usize,
 ) -> tch::Result<()> {
     // SAFETY: passed on.
-    check(unsafe { hpcsweep_torch_on_grad(of(tensor), ready, context, index) })
+    check(unsafe { hpcsweep_torch_on_grad(pointer(tensor), ready, context, index) })
 }
 
 /// Takes the hook away.
 pub(super) fn no_hook(tensor: &Tensor) -> tch::Result<()> {
     // SAFETY: as in `add`.
-    check(unsafe { hpcsweep_torch_no_hook(of(tensor)) })
+    check(unsafe { hpcsweep_torch_no_hook(pointer(tensor)) })
 }
 
 /// A number that two tensors have in common only if they are the same.
 pub(super) fn identity(tensor: &Tensor) -> usize {
     // SAFETY: reads a pointer of the tensor.
-    unsafe { hpcsweep_torch_identity(of(tensor)) }.addr()
+    unsafe { hpcsweep_torch_identity(pointer(tensor)) }.addr()
 }
 
 /// As tch counts devices in C.
@@ -251,7 +251,7 @@ impl Module {
     pub(super) fn forward(&self, x: &Tensor) -> tch::Result<Tensor> {
         let mut y: *mut Opaque = ptr::null_mut();
         // SAFETY: our module, a living tensor, and a place to write to.
-        check(unsafe { hpcsweep_torch_forward(self.0, of(x), &mut y) })?;
+        check(unsafe { hpcsweep_torch_forward(self.0, pointer(x), &mut y) })?;
         // SAFETY: a new tensor of the shim, now ours.
         Ok(unsafe { Tensor::from_ptr(y.cast()) })
     }

@@ -26,7 +26,7 @@ pub(crate) fn numbers(shape: &[i64], kind: Kind) -> Tensor {
 pub(crate) fn crc<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> u32 {
     let mut hash = crc32fast::Hasher::new();
     for tensor in tensors {
-        hash.update(&bytes::of(tensor).unwrap());
+        hash.update(&bytes::from_tensor(tensor).unwrap());
     }
     hash.finalize()
 }

@@ -118,7 +118,7 @@ pub(crate) fn run(job: &Job, answer: &Path) -> Result<()> {
             counts_right |= right.is_some();
         }
     }
-    let line = EvaluationLine::of(&means, counts_right);
+    let line = EvaluationLine::from_means(&means, counts_right);
     lines::append(job, &line)?;
     disk::write_whole(answer, &serde_json::to_vec(&line)?)
 }

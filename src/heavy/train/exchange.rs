@@ -81,7 +81,7 @@ pub(crate) enum Odd {
 
 impl Odd {
     /// The kind of a number that is not finite; `None` for others.
-    pub(crate) fn of(number: f64) -> Option<Self> {
+    pub(crate) fn classify(number: f64) -> Option<Self> {
         match number {
             number if number.is_nan() => Some(Self::Nan),
             number if number.is_infinite() => Some(Self::Infinite),
@@ -159,11 +159,11 @@ mod tests {
         let heard = Update { samples: 7, is_asked: false, odd: None };
         assert_eq!(word.exchange(&mut Alone), Ok(heard));
         for number in [f64::NAN, f64::NEG_INFINITY] {
-            (word.is_asked, word.odd) = (true, Odd::of(number));
+            (word.is_asked, word.odd) = (true, Odd::classify(number));
             let heard = Update { samples: 7, is_asked: true, odd: word.odd.map(|odd| (0, odd)) };
             assert_eq!(word.exchange(&mut Alone), Ok(heard));
         }
-        assert_eq!(Odd::of(f64::MAX), None);
+        assert_eq!(Odd::classify(f64::MAX), None);
         let means = Means { loss_sum: 0.1, samples: 3, right: 2 };
         assert_eq!(super::means(&mut Alone, &means), Ok(vec![means]));
         assert_eq!(counts(&mut Alone, 9), Ok(vec![9]));

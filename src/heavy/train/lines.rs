@@ -63,7 +63,7 @@ pub(crate) struct EvaluationLine {
 
 impl EvaluationLine {
     /// The line for these means.
-    pub(crate) fn of(means: &Means, counts_right: bool) -> Self {
+    pub(crate) fn from_means(means: &Means, counts_right: bool) -> Self {
         Self {
             stage: "evaluate".into(),
             test_loss: Some(means.loss()).filter(|loss| loss.is_finite()),

@@ -164,7 +164,7 @@ fn train(
     asked: &mut Asked,
 ) -> Result<Option<Trained>> {
     let chosen = device::choose(job, vars)?;
-    let card = opening::Card::of(job, chosen.gpu)?;
+    let card = opening::Card::for_job(job, chosen.gpu)?;
     let cards = opening::gather(peers, &card)?;
     opening::agree(&cards, job.config.share_gpu).map_err(AllKnow)?;
     Trainer::new(job, peers, sums, asked, chosen.device)?.train()

@@ -33,7 +33,7 @@ impl Card {
     ///
     /// # Errors
     /// When the configuration cannot be written as JSON (our bug).
-    pub(crate) fn of(job: &Job, gpu: Option<String>) -> Result<Self, Fault> {
+    pub(crate) fn for_job(job: &Job, gpu: Option<String>) -> Result<Self, Fault> {
         let text = serde_json::to_vec(&(&job.config, job.trial, job.attempt, job.smoke))
             .map_err(|e| Fault::new(hpcsweep::fault::Kind::Bug, e.to_string()))?;
         let mut host = job.host.clone();

@@ -77,7 +77,7 @@ impl Samples {
                     Sharding::Files | Sharding::Given(_) => Place::ALONE,
                     Sharding::Samples => rank_place,
                 };
-                let sampler = Sampler::Exact(Exact::of(parts.validation, validation_place));
+                let sampler = Sampler::Exact(Exact::from_items(parts.validation, validation_place));
                 Some(Part { data: Arc::clone(&set), sampler })
             }
             _ => None,
@@ -123,7 +123,7 @@ pub(crate) fn to_evaluate(config: &Config, base: &Path, world: u64) -> Result<Ve
             for rank in 0..ranks {
                 let (set, _, parts) = open_train(config, base, Place::new(rank, ranks)?)?;
                 let items = parts.map(|parts| parts.validation).unwrap_or_default();
-                let sampler = Sampler::Exact(Exact::of(items, Place::ALONE));
+                let sampler = Sampler::Exact(Exact::from_items(items, Place::ALONE));
                 rank_parts.push(Part { data: Arc::new(set), sampler });
             }
             Ok(rank_parts)

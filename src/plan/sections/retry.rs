@@ -57,7 +57,7 @@ pub(crate) struct Growth {
 
 impl Growth {
     /// The request that follows this one; `None` where it may not grow.
-    pub(crate) fn of(self, before: u64) -> Option<u64> {
+    pub(crate) fn raise(self, before: u64) -> Option<u64> {
         let grown = (before as f64 * self.factor).ceil() as u64;
         let limited = self.up_to.map_or(grown, |most| grown.min(most));
         (limited > before).then_some(limited)
@@ -65,7 +65,7 @@ impl Growth {
 
     /// The request that has grown so often.
     pub(crate) fn times(self, before: u64, times: u32) -> u64 {
-        (0..times).try_fold(before, |now, _| self.of(now).ok_or(now)).unwrap_or_else(|most| most)
+        (0..times).try_fold(before, |now, _| self.raise(now).ok_or(now)).unwrap_or_else(|most| most)
     }
 }
 
@@ -264,11 +264,11 @@ mod tests {
     fn a_request_grows_up_to_its_limit() {
         let growth = Growth { factor: 2.0, up_to: Some(6000) };
         assert_eq!(
-            [1000, 2999, 3000, 5000, 6000, 9000].map(|mib| growth.of(mib)),
+            [1000, 2999, 3000, 5000, 6000, 9000].map(|mib| growth.raise(mib)),
             [Some(2000), Some(5998), Some(6000), Some(6000), None, None]
         );
-        assert_eq!(Growth { factor: 1.5, up_to: None }.of(3), Some(5));
-        assert_eq!(Growth { factor: 1.0, up_to: None }.of(3), None);
+        assert_eq!(Growth { factor: 1.5, up_to: None }.raise(3), Some(5));
+        assert_eq!(Growth { factor: 1.0, up_to: None }.raise(3), None);
     }
 
     #[test]

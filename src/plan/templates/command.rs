@@ -40,14 +40,14 @@ impl CommandTemplate {
     /// # Errors
     /// Returns a fault that names the first argument or variable whose template is invalid.
     pub fn new(run: &Run) -> Result<Self, Fault> {
-        Self::of("command", &run.command, &run.env)
+        Self::named("command", &run.command, &run.env)
     }
 
     /// The templates of an argument vector, called `what` in messages, and of variables.
     ///
     /// # Errors
     /// As [`CommandTemplate::new`].
-    pub(crate) fn of(
+    pub(crate) fn named(
         what: &'static str,
         argv: &[String],
         env: &[(String, String)],

@@ -4,7 +4,7 @@
 use super::area::Area;
 use super::font::Font;
 use super::marks;
-use super::svg::{Anchor, INK, Stroke, Svg};
+use super::svg::{Anchor, Extent, INK, Position, Stroke, Svg};
 use crate::fault::Fault;
 use crate::plot::axis::{self, Axis, Scale, Tick};
 use crate::plot::{Body, Figure, Line, Look, Size};
@@ -76,11 +76,11 @@ struct Entry {
 /// When it is too small for what is in it.
 pub(super) fn draw(figure: &Figure, size: Size, font: &Font) -> Result<Svg, Fault> {
     let mut rows = 5;
-    let mut around = Around::of(figure, size.width, rows, font);
+    let mut around = Around::measure(figure, size.width, rows, font);
     let mut area = around.area(figure, size)?;
     // The number of ticks upwards follows the height, which follows the width that the ticks' labels leave.
     rows = ((area.height / 18.0) as usize).clamp(2, 8);
-    around = Around::of(figure, size.width, rows, font);
+    around = Around::measure(figure, size.width, rows, font);
     area = around.area(figure, size)?;
     let height = area.top + area.height + around.below;
     let mut svg = Svg::new(size.width, height);
@@ -96,7 +96,7 @@ fn widest(ticks: &[Tick], font: &Font) -> f64 {
 }
 
 impl Around {
-    fn of(figure: &Figure, width: f64, rows: usize, font: &Font) -> Self {
+    fn measure(figure: &Figure, width: f64, rows: usize, font: &Font) -> Self {
         let inner = width - 2.0 * PAD;
         let title = figure
             .title
@@ -114,7 +114,7 @@ impl Around {
             values = axis.scale.ticks(5);
             right += BAR[0] + BAR[1] + MARK + GAP + widest(&values, font) + 3.0 + LABEL;
         }
-        let x = Labels::of(&figure.x.scale, width - margin_left - right, font);
+        let x = Labels::fitting(&figure.x.scale, width - margin_left - right, font);
         if let Some(last) = x.ticks.last().filter(|_| !x.turned) {
             let beyond = font.width(&last.label, TICK) / 2.0
                 - (1.0 - last.place) * (width - margin_left - right);
@@ -182,7 +182,7 @@ impl Around {
         let mut y = PAD;
         for line in &self.title {
             y += TITLE;
-            svg.text((width / 2.0, y), Anchor::Middle, TITLE, 0.0, INK, line);
+            svg.text(Position(width / 2.0, y), Anchor::Middle, TITLE, 0.0, INK, line);
             y += TITLE * 0.25;
         }
         y += if self.title.is_empty() { 0.0 } else { BELOW_TITLE };
@@ -191,10 +191,10 @@ impl Around {
                 let entry_x = area.left + entry.at;
                 let text = if entry.look.is_some() { entry_x + SWATCH + 3.0 } else { entry_x };
                 if let Some(look) = entry.look {
-                    marks::swatch((entry_x, y + LEGEND_ROW / 2.0), SWATCH, look, svg);
+                    marks::swatch(Position(entry_x, y + LEGEND_ROW / 2.0), SWATCH, look, svg);
                 }
                 svg.text(
-                    (text, y + LEGEND_ROW / 2.0 + TICK * CAPITAL / 2.0),
+                    Position(text, y + LEGEND_ROW / 2.0 + TICK * CAPITAL / 2.0),
                     Anchor::Start,
                     TICK,
                     0.0,
@@ -206,10 +206,10 @@ impl Around {
         }
         let bottom = area.top + area.height + self.below - PAD - 1.5;
         // An axis of few words has its label in the middle, and one with a power of ten leaves room for it.
-        svg_label(&figure.x, (area.x(0.5), bottom), 0.0, area.width, font, svg);
+        svg_label(&figure.x, Position(area.x(0.5), bottom), 0.0, area.width, font, svg);
         svg_label(
             &figure.y,
-            (PAD + LABEL * CAPITAL, area.y(0.5)),
+            Position(PAD + LABEL * CAPITAL, area.y(0.5)),
             -90.0,
             area.height + 2.0 * area.top.min(8.0),
             font,
@@ -218,7 +218,7 @@ impl Around {
     }
 }
 
-fn svg_label(axis: &Axis, place: (f64, f64), turn: f64, room: f64, font: &Font, svg: &mut Svg) {
+fn svg_label(axis: &Axis, place: Position, turn: f64, room: f64, font: &Font, svg: &mut Svg) {
     if !axis.label.is_empty() {
         let text = font.fit(&axis.label, LABEL, room);
         svg.text(place, Anchor::Middle, LABEL, turn, INK, &text);
@@ -227,7 +227,7 @@ fn svg_label(axis: &Axis, place: (f64, f64), turn: f64, room: f64, font: &Font, 
 
 impl Labels {
     /// Labels that do not overlap in this width: numbers are thinned out, words turned.
-    fn of(scale: &Scale, width: f64, font: &Font) -> Self {
+    fn fitting(scale: &Scale, width: f64, font: &Font) -> Self {
         let mut max_ticks = ((width / 30.0) as usize).clamp(2, 10);
         loop {
             let mut ticks = scale.ticks(max_ticks);
@@ -317,25 +317,27 @@ fn legend(figure: &Figure, width: f64, font: &Font) -> Vec<Vec<Entry>> {
 
 /// The lines of the axes with their ticks, and the bar of colours.
 fn axes(figure: &Figure, around: &Around, area: &Area, font: &Font, svg: &mut Svg) {
-    let thin = Stroke::of(INK, 0.6);
+    let thin = Stroke::solid(INK, 0.6);
     let (left, bottom) = (area.left, area.y(0.0));
     let is_grid = matches!(figure.body, Body::Cells { .. });
     if !is_grid {
-        svg.line((left, area.top), (left, bottom), thin);
-        svg.line((left, bottom), (area.x(1.0), bottom), thin);
+        svg.line(Position(left, area.top), Position(left, bottom), thin);
+        svg.line(Position(left, bottom), Position(area.x(1.0), bottom), thin);
     }
     let has_marks = |scale: &Scale| !matches!(scale, Scale::Words(_));
     for tick in &around.x.ticks {
         let x = area.x(tick.place);
         let mark = if tick.label.is_empty() { SMALL_MARK } else { MARK };
         if has_marks(&figure.x.scale) {
-            svg.line((x, bottom), (x, bottom + mark), thin);
+            svg.line(Position(x, bottom), Position(x, bottom + mark), thin);
         }
         let y = bottom + MARK + GAP + TICK * CAPITAL;
         match around.x.turned {
             _ if tick.label.is_empty() => {}
-            true => svg.text((x + TICK * 0.3, y), Anchor::End, TICK, -45.0, INK, &tick.label),
-            false => svg.text((x, y), Anchor::Middle, TICK, 0.0, INK, &tick.label),
+            true => {
+                svg.text(Position(x + TICK * 0.3, y), Anchor::End, TICK, -45.0, INK, &tick.label)
+            }
+            false => svg.text(Position(x, y), Anchor::Middle, TICK, 0.0, INK, &tick.label),
         }
     }
     let row = area.height / around.y.len().max(1) as f64;
@@ -348,21 +350,22 @@ fn axes(figure: &Figure, around: &Around, area: &Area, font: &Font, svg: &mut Sv
         let y = area.y(y_place);
         let mark = if tick.label.is_empty() { SMALL_MARK } else { MARK };
         if !is_word {
-            svg.line((left - mark, y), (left, y), thin);
+            svg.line(Position(left - mark, y), Position(left, y), thin);
         }
         let is_hidden = tick.label.is_empty() || is_word && at % every != 0;
         if !is_hidden {
-            let label_place = (left - MARK - GAP, y + TICK * CAPITAL / 2.0);
+            let label_place = Position(left - MARK - GAP, y + TICK * CAPITAL / 2.0);
             svg.text(label_place, Anchor::End, TICK, 0.0, INK, &tick.label);
         }
     }
     let times = |exponent: i32| format!("×{}", axis::power(1, exponent));
     if figure.y.scale.exponent() != 0 {
-        let exponent_place = (left, area.top - 4.0);
+        let exponent_place = Position(left, area.top - 4.0);
         svg.text(exponent_place, Anchor::Start, TICK, 0.0, INK, &times(figure.y.scale.exponent()));
     }
     if figure.x.scale.exponent() != 0 {
-        let exponent_place = (area.x(1.0), area.top + area.height + around.below - PAD - 1.5);
+        let exponent_place =
+            Position(area.x(1.0), area.top + area.height + around.below - PAD - 1.5);
         svg.text(exponent_place, Anchor::End, TICK, 0.0, INK, &times(figure.x.scale.exponent()));
     }
     if let Body::Cells { values, .. } = &figure.body {
@@ -375,13 +378,13 @@ fn bar(values: &Axis, ticks: &[Tick], area: &Area, font: &Font, svg: &mut Svg) {
     let bar_left = area.x(1.0) + BAR[0];
     let right = bar_left + BAR[1];
     svg.gradient("values", &marks::SHADES);
-    svg.rect((bar_left, area.top), (BAR[1], area.height), "url(#values)", None);
+    svg.rect(Position(bar_left, area.top), Extent(BAR[1], area.height), "url(#values)", None);
     for tick in ticks {
         let y = area.y(tick.place);
         let mark = if tick.label.is_empty() { SMALL_MARK } else { MARK };
-        svg.line((right, y), (right + mark, y), Stroke::of(INK, 0.6));
+        svg.line(Position(right, y), Position(right + mark, y), Stroke::solid(INK, 0.6));
         svg.text(
-            (right + MARK + GAP, y + TICK * CAPITAL / 2.0),
+            Position(right + MARK + GAP, y + TICK * CAPITAL / 2.0),
             Anchor::Start,
             TICK,
             0.0,
@@ -392,7 +395,7 @@ fn bar(values: &Axis, ticks: &[Tick], area: &Area, font: &Font, svg: &mut Svg) {
     let exponent = values.scale.exponent();
     if exponent != 0 {
         let exponent_place =
-            (right + MARK + GAP + widest(ticks, font) + 3.0 + LABEL, area.top - 4.0);
+            Position(right + MARK + GAP + widest(ticks, font) + 3.0 + LABEL, area.top - 4.0);
         svg.text(
             exponent_place,
             Anchor::End,
@@ -403,5 +406,5 @@ fn bar(values: &Axis, ticks: &[Tick], area: &Area, font: &Font, svg: &mut Svg) {
         );
     }
     let x = right + MARK + GAP + widest(ticks, font) + 3.0 + LABEL * CAPITAL;
-    svg_label(values, (x, area.y(0.5)), -90.0, area.height + 8.0, font, svg);
+    svg_label(values, Position(x, area.y(0.5)), -90.0, area.height + 8.0, font, svg);
 }

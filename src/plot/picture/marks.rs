@@ -2,7 +2,7 @@
 
 use super::area::Area;
 use super::font::Font;
-use super::svg::{Anchor, INK, Stroke, Svg, hex};
+use super::svg::{Anchor, Extent, INK, Position, Stroke, Svg, hex};
 use crate::plot::axis::{self, Axis, Scale};
 use crate::plot::{Body, Figure, Line, Look, Sample};
 
@@ -27,7 +27,7 @@ pub(super) const SHADES: [[u8; 3]; 11] = [
 ];
 
 /// Lines behind others, what is ideal, and cells without a value.
-const BEHIND: Stroke = Stroke::of("#bbbbbb", 0.5);
+const BEHIND: Stroke = Stroke::solid("#bbbbbb", 0.5);
 const IDEAL: Stroke = Stroke { colour: "#777777", width: 0.8, dash: "3 2" };
 const EMPTY: &str = "#f2f2f2";
 
@@ -56,9 +56,10 @@ fn shade(place: f64) -> [u8; 3] {
 pub(super) fn draw(figure: &Figure, area: &Area, font: &Font, svg: &mut Svg) {
     match &figure.body {
         Body::Lines { lines, .. } => {
-            svg.clip((area.left, area.top), (area.width, area.height));
-            let point_at =
-                |x: f64, y: f64| (area.x(figure.x.scale.place(x)), area.y(figure.y.scale.place(y)));
+            svg.clip(Position(area.left, area.top), Extent(area.width, area.height));
+            let point_at = |x: f64, y: f64| {
+                Position(area.x(figure.x.scale.place(x)), area.y(figure.y.scale.place(y)))
+            };
             // The first lines are the ones that matter: they are drawn last.
             let rank = |line: &&Line| match line.look {
                 Look::Ideal => 0,
@@ -94,16 +95,16 @@ pub(super) fn draw(figure: &Figure, area: &Area, font: &Font, svg: &mut Svg) {
                 let x = |value: f64| area.x(figure.x.scale.place(value));
                 let height = (slot * 0.6).min(12.0);
                 svg.rect(
-                    (area.left, y - height / 2.0),
-                    (x(*value) - area.left, height),
+                    Position(area.left, y - height / 2.0),
+                    Extent(x(*value) - area.left, height),
                     COLOURS[0],
                     None,
                 );
                 if let Some([low, high]) = ends {
-                    let stroke = Stroke::of(INK, 0.8);
-                    svg.line((x(*low), y), (x(*high), y), stroke);
+                    let stroke = Stroke::solid(INK, 0.8);
+                    svg.line(Position(x(*low), y), Position(x(*high), y), stroke);
                     for end in [low, high] {
-                        svg.line((x(*end), y - 2.0), (x(*end), y + 2.0), stroke);
+                        svg.line(Position(x(*end), y - 2.0), Position(x(*end), y + 2.0), stroke);
                     }
                 }
             }
@@ -112,7 +113,7 @@ pub(super) fn draw(figure: &Figure, area: &Area, font: &Font, svg: &mut Svg) {
 }
 
 /// What is around the means of a line: a band, or bars at marks. A logarithmic axis cuts what is not above zero.
-fn around(line: &Line, scale: &Scale, place: impl Fn(f64, f64) -> (f64, f64), svg: &mut Svg) {
+fn around(line: &Line, scale: &Scale, place: impl Fn(f64, f64) -> Position, svg: &mut Svg) {
     let least = match scale {
         Scale::Log(from, ..) => from / 1e3,
         _ => f64::NEG_INFINITY,
@@ -131,7 +132,7 @@ fn around(line: &Line, scale: &Scale, place: impl Fn(f64, f64) -> (f64, f64), sv
                         (place(p.x, high), place(p.x, low))
                     })
                     .unzip();
-                let outline: Vec<(f64, f64)> =
+                let outline: Vec<Position> =
                     above.into_iter().chain(below.into_iter().rev()).collect();
                 svg.polygon(&outline, colour(number), 0.18);
             }
@@ -140,10 +141,10 @@ fn around(line: &Line, scale: &Scale, place: impl Fn(f64, f64) -> (f64, f64), sv
             for (point, [low, high]) in line.points.iter().filter_map(|p| Some((p, p.ends?))) {
                 let (low, high) = ends(low, high);
                 let (from, to) = (place(point.x, low), place(point.x, high));
-                let stroke = Stroke::of(colour(number), 0.7);
+                let stroke = Stroke::solid(colour(number), 0.7);
                 svg.line(from, to, stroke);
-                for (x, y) in [from, to] {
-                    svg.line((x - 1.6, y), (x + 1.6, y), stroke);
+                for Position(x, y) in [from, to] {
+                    svg.line(Position(x - 1.6, y), Position(x + 1.6, y), stroke);
                 }
             }
         }
@@ -151,12 +152,12 @@ fn around(line: &Line, scale: &Scale, place: impl Fn(f64, f64) -> (f64, f64), sv
     }
 }
 
-fn path(line: &Line, place: impl Fn(f64, f64) -> (f64, f64), svg: &mut Svg) {
-    let points: Vec<(f64, f64)> = line.points.iter().map(|p| place(p.x, p.y)).collect();
+fn path(line: &Line, place: impl Fn(f64, f64) -> Position, svg: &mut Svg) {
+    let points: Vec<Position> = line.points.iter().map(|p| place(p.x, p.y)).collect();
     svg.polyline(&points, stroke(line.look));
 }
 
-fn points(line: &Line, place: impl Fn(f64, f64) -> (f64, f64), svg: &mut Svg) {
+fn points(line: &Line, place: impl Fn(f64, f64) -> Position, svg: &mut Svg) {
     if let Look::Marked(number) = line.look {
         for point in &line.points {
             mark(place(point.x, point.y), number, svg);
@@ -166,28 +167,32 @@ fn points(line: &Line, place: impl Fn(f64, f64) -> (f64, f64), svg: &mut Svg) {
 
 fn stroke(look: Look) -> Stroke<'static> {
     match look {
-        Look::Colour(number) => Stroke::of(colour(number), 1.1),
-        Look::Marked(number) => Stroke::of(colour(number), 0.9),
+        Look::Colour(number) => Stroke::solid(colour(number), 1.1),
+        Look::Marked(number) => Stroke::solid(colour(number), 0.9),
         Look::Behind => BEHIND,
         Look::Ideal => IDEAL,
     }
 }
 
 /// A mark whose form tells lines apart without colours, too.
-fn mark((x, y): (f64, f64), number: usize, svg: &mut Svg) {
+fn mark(Position(x, y): Position, number: usize, svg: &mut Svg) {
     let fill = colour(number);
     match number % 3 {
-        0 => svg.circle((x, y), 1.9, fill, 1.0),
-        1 => svg.rect((x - 1.7, y - 1.7), (3.4, 3.4), fill, None),
-        _ => svg.polygon(&[(x, y - 2.2), (x + 2.1, y + 1.6), (x - 2.1, y + 1.6)], fill, 1.0),
+        0 => svg.circle(Position(x, y), 1.9, fill, 1.0),
+        1 => svg.rect(Position(x - 1.7, y - 1.7), Extent(3.4, 3.4), fill, None),
+        _ => svg.polygon(
+            &[Position(x, y - 2.2), Position(x + 2.1, y + 1.6), Position(x - 2.1, y + 1.6)],
+            fill,
+            1.0,
+        ),
     }
 }
 
 /// The sign of a line in the legend, from this place to the right.
-pub(super) fn swatch((x, y): (f64, f64), width: f64, look: Look, svg: &mut Svg) {
-    svg.line((x, y), (x + width, y), stroke(look));
+pub(super) fn swatch(Position(x, y): Position, width: f64, look: Look, svg: &mut Svg) {
+    svg.line(Position(x, y), Position(x + width, y), stroke(look));
     if let Look::Marked(number) = look {
-        mark((x + width / 2.0, y), number, svg);
+        mark(Position(x + width / 2.0, y), number, svg);
     }
 }
 
@@ -216,10 +221,15 @@ fn cells(
             // A stroke of its own colour leaves no seam to the next cell.
             let fill = value
                 .map_or_else(|| EMPTY.to_owned(), |value| hex(shade(values.scale.place(value))));
-            svg.rect((left, top), (width, height), &fill, Some(Stroke::of(&fill, 0.2)));
+            svg.rect(
+                Position(left, top),
+                Extent(width, height),
+                &fill,
+                Some(Stroke::solid(&fill, 0.2)),
+            );
             if let Some(value) = value.filter(|_| has_numbers) {
                 let ink = if values.scale.place(value) < 0.55 { "#fff" } else { INK };
-                let label_place = (left + width / 2.0, top + height / 2.0 + NUMBER * 0.36);
+                let label_place = Position(left + width / 2.0, top + height / 2.0 + NUMBER * 0.36);
                 svg.text(label_place, Anchor::Middle, NUMBER, 0.0, ink, &label(value));
             }
         }
@@ -227,10 +237,10 @@ fn cells(
     if let Some((x, y)) = best {
         let (left, top) = corner(x, y);
         svg.rect(
-            (left + 0.7, top + 0.7),
-            (width - 1.4, height - 1.4),
+            Position(left + 0.7, top + 0.7),
+            Extent(width - 1.4, height - 1.4),
             "none",
-            Some(Stroke::of("#D55E00", 1.4)),
+            Some(Stroke::solid("#D55E00", 1.4)),
         );
     }
 }
@@ -239,13 +249,18 @@ fn distribution(sample: &Sample, x: f64, width: f64, y: impl Fn(f64) -> f64, svg
     let (half, ink) = (width / 2.0, COLOURS[0]);
     let quartiles = sample.quartiles();
     if let Some([least, low, _, high, greatest]) = quartiles {
-        let thin = Stroke::of(ink, 0.8);
-        svg.line((x, y(least)), (x, y(low)), thin);
-        svg.line((x, y(high)), (x, y(greatest)), thin);
+        let thin = Stroke::solid(ink, 0.8);
+        svg.line(Position(x, y(least)), Position(x, y(low)), thin);
+        svg.line(Position(x, y(high)), Position(x, y(greatest)), thin);
         for end in [least, greatest] {
-            svg.line((x - half * 0.5, y(end)), (x + half * 0.5, y(end)), thin);
+            svg.line(Position(x - half * 0.5, y(end)), Position(x + half * 0.5, y(end)), thin);
         }
-        svg.rect((x - half, y(high)), (width, y(low) - y(high)), "#d6e6f2", Some(thin));
+        svg.rect(
+            Position(x - half, y(high)),
+            Extent(width, y(low) - y(high)),
+            "#d6e6f2",
+            Some(thin),
+        );
     }
     let has_room = sample.values.len() <= MOST_POINTS;
     let is_out = |value: f64| {
@@ -260,10 +275,10 @@ fn distribution(sample: &Sample, x: f64, width: f64, y: impl Fn(f64) -> f64, svg
             _ if !has_room => 0.0,
             _ => ((at as f64 * 0.618_034).fract() - 0.5) * width * 0.6,
         };
-        svg.circle((x + aside, y(*value)), 1.2, ink, 0.6);
+        svg.circle(Position(x + aside, y(*value)), 1.2, ink, 0.6);
     }
     if sample.values.len() > 1 {
         let median = y(sample.quantile(0.5));
-        svg.line((x - half, median), (x + half, median), Stroke::of(INK, 1.2));
+        svg.line(Position(x - half, median), Position(x + half, median), Stroke::solid(INK, 1.2));
     }
 }

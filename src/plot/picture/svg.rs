@@ -19,6 +19,14 @@ pub(super) enum Anchor {
     End,
 }
 
+/// A place in a picture, from its upper left corner to the right and down, in points.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Position(pub(super) f64, pub(super) f64);
+
+/// Width and height of a rectangle, in points.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent(pub(super) f64, pub(super) f64);
+
 /// A picture that grows.
 pub(super) struct Svg {
     width: f64,
@@ -38,7 +46,7 @@ pub(super) struct Stroke<'a> {
 
 impl<'a> Stroke<'a> {
     /// A stroke without gaps, of this width in points.
-    pub(super) const fn of(colour: &'a str, width: f64) -> Self {
+    pub(super) const fn solid(colour: &'a str, width: f64) -> Self {
         Self { colour, width, dash: "" }
     }
 
@@ -87,7 +95,7 @@ impl Svg {
         Self { width, height, body: String::new(), letters: BTreeSet::new() }
     }
 
-    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: Stroke) {
+    pub(super) fn line(&mut self, from: Position, to: Position, stroke: Stroke) {
         let _ = writeln!(
             self.body,
             "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"{}/>",
@@ -99,7 +107,7 @@ impl Svg {
         );
     }
 
-    pub(super) fn polyline(&mut self, points: &[(f64, f64)], stroke: Stroke) {
+    pub(super) fn polyline(&mut self, points: &[Position], stroke: Stroke) {
         let _ = writeln!(
             self.body,
             "<polyline points=\"{}\" fill=\"none\" stroke-linejoin=\"round\"{}/>",
@@ -108,7 +116,7 @@ impl Svg {
         );
     }
 
-    pub(super) fn polygon(&mut self, points: &[(f64, f64)], fill: &str, opacity: f64) {
+    pub(super) fn polygon(&mut self, points: &[Position], fill: &str, opacity: f64) {
         let _ = writeln!(
             self.body,
             "<polygon points=\"{}\" fill=\"{fill}\" fill-opacity=\"{}\"/>",
@@ -119,8 +127,8 @@ impl Svg {
 
     pub(super) fn rect(
         &mut self,
-        (x, y): (f64, f64),
-        (width, height): (f64, f64),
+        Position(x, y): Position,
+        Extent(width, height): Extent,
         fill: &str,
         stroke: Option<Stroke>,
     ) {
@@ -135,7 +143,13 @@ impl Svg {
         );
     }
 
-    pub(super) fn circle(&mut self, (x, y): (f64, f64), radius: f64, fill: &str, opacity: f64) {
+    pub(super) fn circle(
+        &mut self,
+        Position(x, y): Position,
+        radius: f64,
+        fill: &str,
+        opacity: f64,
+    ) {
         let _ = writeln!(
             self.body,
             "<circle cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"{fill}\" fill-opacity=\"{}\"/>",
@@ -149,7 +163,7 @@ impl Svg {
     /// A line of text at its base line, turned by so many degrees clockwise.
     pub(super) fn text(
         &mut self,
-        (x, y): (f64, f64),
+        Position(x, y): Position,
         anchor: Anchor,
         size: f64,
         turn: f64,
@@ -201,7 +215,7 @@ impl Svg {
     }
 
     /// All further shapes are only seen within this rectangle, until [`Svg::unclip`].
-    pub(super) fn clip(&mut self, (x, y): (f64, f64), (width, height): (f64, f64)) {
+    pub(super) fn clip(&mut self, Position(x, y): Position, Extent(width, height): Extent) {
         let _ = writeln!(
             self.body,
             "<clipPath id=\"plot\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/></clipPath>\n<g clip-path=\"url(#plot)\">",
@@ -240,8 +254,8 @@ impl Svg {
     }
 }
 
-fn places(points: &[(f64, f64)]) -> String {
+fn places(points: &[Position]) -> String {
     let coordinates: Vec<String> =
-        points.iter().map(|(x, y)| format!("{},{}", number(*x), number(*y))).collect();
+        points.iter().map(|Position(x, y)| format!("{},{}", number(*x), number(*y))).collect();
     coordinates.join(" ")
 }

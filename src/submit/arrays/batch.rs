@@ -544,7 +544,7 @@ impl Submission<'_> {
             environment: (!self.scheduler.facts().brings_environment)
                 .then(|| environment::write(&self.tree, self.environment))
                 .transpose()?,
-            ..context::SiteWords::of(self.site, &*self.scheduler, self.run)
+            ..context::SiteWords::from_site(self.site, &*self.scheduler, self.run)
         };
         let mut worker = match (array.pilot, &array.feeder) {
             (Some(pilot), _) => command::argv(self.tree.dir(), &array.resources, pilot, self.site)?,
@@ -570,7 +570,9 @@ impl Submission<'_> {
             &words,
             worker,
         );
-        let text = self.templates.render(self.scheduler.facts().template, &context::of(&names)?)?;
+        let text = self
+            .templates
+            .render(self.scheduler.facts().template, &context::from_names(&names)?)?;
         let path = self.script(array, token);
         disk::make_dir(&self.tree.dir().join(format!("logs/jobs/{:04}", array.array)))?;
         disk::write_whole(&path, text.as_bytes())?;

@@ -53,7 +53,7 @@ impl<'a> Scripts<'a> {
         let tree = source.tree();
         let words = SiteWords {
             environment: Some(tree.dir().join("jobs/env.sh")),
-            ..SiteWords::of(site, scheduler, &source.plan.run)
+            ..SiteWords::from_site(site, scheduler, &source.plan.run)
         };
         let wish = source.plan.schedule.max_running.map(u64::from);
         let max_running = site.caps.running(wish);
@@ -89,7 +89,7 @@ impl<'a> Scripts<'a> {
             &self.words,
             vec!["hpcsweep".to_owned(), "worker".to_owned()],
         );
-        let text = self.templates.render(facts.template, &names::of(&script)?)?;
+        let text = self.templates.render(facts.template, &names::from_names(&script)?)?;
         let directives = text.lines().filter_map(|l| l.strip_prefix(facts.directive));
         Ok(directives.map(str::to_owned).collect())
     }

@@ -106,7 +106,10 @@ fn compare(base: &Plan, other: &Plan) -> Result<(), String> {
     if base.name != other.name {
         return Err(format!("the sweeps have the names `{}` and `{}`", other.name, base.name));
     }
-    let parts = key::changed((&base.run, base.seed), (&other.run, other.seed));
+    let parts = key::changed(
+        key::Seeded { run: &base.run, seed: base.seed },
+        key::Seeded { run: &other.run, seed: other.seed },
+    );
     if !parts.is_empty() {
         let parts: Vec<String> = parts.iter().map(|part| format!("`{part}`")).collect();
         return Err(format!("they differ in {}", parts.join(", ")));
@@ -114,14 +117,14 @@ fn compare(base: &Plan, other: &Plan) -> Result<(), String> {
     let mut has: HashMap<String, u64> = HashMap::new();
     let mut keys = base.keys();
     for trial in &base.trials {
-        *has.entry(grow::hex(&keys.of(&trial.params))).or_default() += 1;
+        *has.entry(grow::hex(&keys.key_of(&trial.params))).or_default() += 1;
     }
     let mut keys = other.keys();
     let missing: Vec<String> = other
         .trials
         .iter()
         .filter(|trial| {
-            let known = has.get_mut(&grow::hex(&keys.of(&trial.params))).filter(|n| **n > 0);
+            let known = has.get_mut(&grow::hex(&keys.key_of(&trial.params))).filter(|n| **n > 0);
             known.map(|n| *n -= 1).is_none()
         })
         .map(|trial| {
@@ -155,7 +158,7 @@ impl Places {
         let (mut exact, mut by_key) =
             (HashMap::<_, Vec<u64>>::new(), HashMap::<_, Vec<u64>>::new());
         for (trial, number) in plan.trials.iter().zip(0..) {
-            let key = grow::hex(&keys.of(&trial.params));
+            let key = grow::hex(&keys.key_of(&trial.params));
             let task = trial.task_id.as_ref().map(ToString::to_string).unwrap_or_default();
             exact.entry((key.clone(), task)).or_default().push(number);
             by_key.entry(key).or_default().push(number);

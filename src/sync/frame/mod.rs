@@ -92,10 +92,22 @@ impl Request {
                 weight,
             });
         }
-        Ok(Some(Self::of(head.op, head.flags, head.how, head.nan.unwrap_or_default(), items)))
+        Ok(Some(Self::from_parts(
+            head.op,
+            head.flags,
+            head.how,
+            head.nan.unwrap_or_default(),
+            items,
+        )))
     }
 
-    fn of(op: Op, flags: Option<Flags>, how: Option<How>, nan: Nan, mut items: Vec<Share>) -> Self {
+    fn from_parts(
+        op: Op,
+        flags: Option<Flags>,
+        how: Option<How>,
+        nan: Nan,
+        mut items: Vec<Share>,
+    ) -> Self {
         let flags = flags.unwrap_or_default();
         let broken = |why: &str| Self::Broken(why.to_owned());
         match op {
@@ -123,7 +135,7 @@ impl Request {
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let item = |key: &[String], value: &Result<Value, String>, weight: Option<f64>| match value
         {
-            Ok(value) => ItemHead { weight, ..ItemHead::of(key, value) },
+            Ok(value) => ItemHead { weight, ..ItemHead::describing(key, value) },
             Err(why) => ItemHead { error: Some(why.clone()), weight, ..ItemHead::blank(key) },
         };
         let blank = |op, flags, items: Vec<ItemHead>| RequestHead {
@@ -168,7 +180,7 @@ impl Request {
 
 impl Answer {
     /// The answer to a gather of one value or of a map.
-    pub(crate) fn of(items: Vec<(Vec<String>, Synced)>, flags: Flags) -> Self {
+    pub(crate) fn from_gathered(items: Vec<(Vec<String>, Synced)>, flags: Flags) -> Self {
         if flags.concat {
             let joined = items.into_iter().filter_map(|(key, synced)| match synced {
                 Synced::Joined(value) => Some((key, value)),
@@ -221,7 +233,8 @@ impl Answer {
             }
         }
         if head.joined.is_some() {
-            let items: Vec<ItemHead> = values.iter().map(|(key, v)| ItemHead::of(key, v)).collect();
+            let items: Vec<ItemHead> =
+                values.iter().map(|(key, v)| ItemHead::describing(key, v)).collect();
             head.bytes = items.iter().map(|item| item.bytes).sum();
             head.items = Some(items);
         }

@@ -119,7 +119,7 @@ fn a_broken_request_is_an_error_on_every_rank_and_the_next_one_works() {
     });
     let fault = Fault::request("rank 1: `reduce` needs `how`")
         .hint("docs/sync-protocol.md says what a request looks like");
-    let twos = Value::of(Form::Tensor, vec![3], &[2i64; 3]);
+    let twos = Value::from_numbers(Form::Tensor, vec![3], &[2i64; 3]);
     for (rank, answers) in answers.into_iter().enumerate() {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let expected = [
@@ -134,7 +134,7 @@ fn a_broken_request_is_an_error_on_every_rank_and_the_next_one_works() {
 #[test]
 fn answers_are_read_back() {
     let key = |name: &str| vec!["m".to_owned(), name.to_owned()];
-    let value = |n: usize| Value::of(Form::Array, vec![n as u64], &vec![0.5f32; n]);
+    let value = |n: usize| Value::from_numbers(Form::Array, vec![n as u64], &vec![0.5f32; n]);
     for answer in [
         Answer::Hello { rank: 3, world: 4, version: "0.1.0".to_owned() },
         Answer::Joined(Vec::new()),

@@ -88,7 +88,7 @@ impl ItemHead {
         Self { key, form: None, dtype: None, shape: None, bytes: 0, weight: None, error: None }
     }
 
-    pub(super) fn of(key: &[String], value: &Value) -> Self {
+    pub(super) fn describing(key: &[String], value: &Value) -> Self {
         Self {
             form: Some(value.form),
             dtype: Some(value.dtype),

@@ -59,10 +59,10 @@ fn gather(
     flags: Flags,
 ) -> Result<Vec<(Vec<String>, Synced)>, Fault> {
     let entries: Vec<Entry> =
-        values.iter().map(|(key, value)| Entry::of(key, value, 1.0)).collect();
+        values.iter().map(|(key, value)| Entry::new(key, value, 1.0)).collect();
     let met = meeting::meet(peers, op, flags.code(), &entries)?;
     let plans: Vec<Plan> =
-        met.iter().map(|item| Plan::of(item, flags)).collect::<Result<_, _>>()?;
+        met.iter().map(|item| Plan::for_item(item, flags)).collect::<Result<_, _>>()?;
     let rank = peers.rank() as usize;
     let mut pieces = Vec::with_capacity(plans.len());
     for (plan, (_, value)) in plans.iter().zip(values) {
@@ -89,7 +89,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(item: &Item, flags: Flags) -> Result<Self, Fault> {
+    fn for_item(item: &Item, flags: Flags) -> Result<Self, Fault> {
         item.real()?;
         let kinds = &item.kinds;
         let dtypes: Vec<Dtype> = kinds.iter().map(|kind| declared(kind, flags)).collect();

@@ -10,11 +10,11 @@ use super::*;
 const PLAIN: Flags = Flags { double_precision: false, concat: true, return_tensor: true };
 
 fn list(numbers: &[f64]) -> Value {
-    Value::of(Form::List, vec![numbers.len() as u64], numbers)
+    Value::from_numbers(Form::List, vec![numbers.len() as u64], numbers)
 }
 
 fn ints(numbers: &[i64]) -> Value {
-    Value::of(Form::List, vec![numbers.len() as u64], numbers)
+    Value::from_numbers(Form::List, vec![numbers.len() as u64], numbers)
 }
 
 /// Syncs one value a rank, then something that must work; returns what all ranks got, which is the same.
@@ -31,19 +31,19 @@ fn sync(ranks: &[Result<Value, String>], flags: Flags) -> Result<Synced, Fault> 
 }
 
 fn joined<T: super::super::value::Element>(form: Form, numbers: &[T]) -> Synced {
-    Synced::Joined(Value::of(form, vec![numbers.len() as u64], numbers))
+    Synced::Joined(Value::from_numbers(form, vec![numbers.len() as u64], numbers))
 }
 
 #[test]
 fn an_empty_list_takes_the_type_of_the_others() {
     let got = sync(&[Ok(list(&[])), Ok(ints(&[1 << 53 | 1])), Ok(list(&[]))], PLAIN);
     assert_eq!(got, Ok(joined(Form::Tensor, &[(1i64 << 53) | 1])));
-    let rows = Value::of(Form::Array, vec![1, 2], &[1.0f64, 2.0]);
+    let rows = Value::from_numbers(Form::Array, vec![1, 2], &[1.0f64, 2.0]);
     let got = sync(&[Ok(list(&[])), Ok(rows.clone())], Flags { return_tensor: false, ..PLAIN });
     assert_eq!(got, Ok(Synced::Joined(rows)));
     assert_eq!(sync(&[Ok(list(&[])), Ok(list(&[]))], PLAIN), Ok(joined::<f32>(Form::Tensor, &[])));
     // An array has a type, empty or not.
-    let none = Value::of::<f64>(Form::Array, vec![0], &[]);
+    let none = Value::from_numbers::<f64>(Form::Array, vec![0], &[]);
     assert_eq!(sync(&[Ok(none), Ok(ints(&[1]))], PLAIN), Ok(joined(Form::Tensor, &[1.0f64])));
 }
 
@@ -52,13 +52,13 @@ fn types_that_differ_become_the_common_one_in_one_step() {
     let got = sync(&[Ok(list(&[1.5])), Ok(ints(&[1, 2]))], PLAIN);
     assert_eq!(got, Ok(joined(Form::Tensor, &[1.5f32, 1.0, 2.0])));
     // A plain float is not rounded to float32 on its way to float64.
-    let wide = Value::of(Form::Tensor, vec![1], &[0.2f64]);
+    let wide = Value::from_numbers(Form::Tensor, vec![1], &[0.2f64]);
     assert_eq!(
         sync(&[Ok(list(&[0.1])), Ok(wide)], PLAIN),
         Ok(joined(Form::Tensor, &[0.1f64, 0.2]))
     );
-    let small = Value::of(Form::Array, vec![1], &[200u8]);
-    let signed = Value::of(Form::Array, vec![1], &[-1i8]);
+    let small = Value::from_numbers(Form::Array, vec![1], &[200u8]);
+    let signed = Value::from_numbers(Form::Array, vec![1], &[-1i8]);
     let got = sync(&[Ok(small), Ok(signed)], Flags { return_tensor: false, ..PLAIN });
     assert_eq!(got, Ok(joined(Form::Array, &[200i16, -1])));
 }
@@ -66,19 +66,19 @@ fn types_that_differ_become_the_common_one_in_one_step() {
 #[test]
 fn apart_every_rank_has_what_it_alone_would_get() {
     let flags = Flags { concat: false, return_tensor: false, ..PLAIN };
-    let array = Value::of(Form::Array, vec![3, 1], &[1i32, 2, 3]);
+    let array = Value::from_numbers(Form::Array, vec![3, 1], &[1i32, 2, 3]);
     let got = sync(&[Ok(array.clone()), Ok(Value::float(0.5)), Ok(list(&[]))], flags);
-    let half = Value::of(Form::List, vec![1], &[0.5f32]);
-    let none = Value::of::<f32>(Form::List, vec![0], &[]);
+    let half = Value::from_numbers(Form::List, vec![1], &[0.5f32]);
+    let none = Value::from_numbers::<f32>(Form::List, vec![0], &[]);
     assert_eq!(got, Ok(Synced::PerRank(vec![array, half, none])));
 }
 
 #[test]
 fn more_than_eight_dimensions_work() {
-    let value = |x: f64| Value::of(Form::Array, vec![1; 11], &[x]);
+    let value = |x: f64| Value::from_numbers(Form::Array, vec![1; 11], &[x]);
     let mut shape = vec![1; 11];
     shape[0] = 2;
-    let whole = Value::of(Form::Tensor, shape, &[1.0, 2.0]);
+    let whole = Value::from_numbers(Form::Tensor, shape, &[1.0, 2.0]);
     assert_eq!(sync(&[Ok(value(1.0)), Ok(value(2.0))], PLAIN), Ok(Synced::Joined(whole)));
     let sentence = sync(&[Ok(value(1.0)), Ok(list(&[1.0]))], PLAIN).unwrap_err().sentence;
     assert_eq!(
@@ -101,7 +101,8 @@ fn what_cannot_work_is_one_sentence_on_every_rank() {
         said(&[no("a"), no("b"), Ok(list(&[])), no("a")]).lines().next().unwrap(),
         "ranks 0 and 3: a; rank 1: b"
     );
-    let shaped = |shape: [u64; 2]| Ok(Value::of(Form::Array, shape.to_vec(), &[0.0f64; 6]));
+    let shaped =
+        |shape: [u64; 2]| Ok(Value::from_numbers(Form::Array, shape.to_vec(), &[0.0f64; 6]));
     assert_eq!(
         said(&[shaped([2, 3]), shaped([3, 2]), shaped([2, 3])]).lines().next().unwrap(),
         "the shapes differ beyond the first dimension: [2, 3] on ranks 0 and 2, [3, 2] on rank 1"
@@ -137,7 +138,7 @@ fn maps_meet_by_key() {
             (path("b"), Ok(list(&[2.0 + x, 3.0][..2 - peers.rank() as usize]))),
             (path("a.deep"), Ok(Value::float(1.0 + x))),
             // Large enough to go alone, between the small ones.
-            (path("a.large"), Ok(Value::of(Form::Tensor, vec![9000], &[x; 9000]))),
+            (path("a.large"), Ok(Value::from_numbers(Form::Tensor, vec![9000], &[x; 9000]))),
         ];
         if peers.rank() == 1 {
             items.reverse();
@@ -166,7 +167,7 @@ fn maps_that_do_not_fit_name_key_and_rank() {
         let twice = if second { vec![both[0].clone(), both[0].clone()] } else { both.clone() };
         let none = if second { vec![(Vec::new(), no())] } else { both };
         let one = |value| vec![(key("a"), Ok(value))];
-        let shapes = one(Value::of(
+        let shapes = one(Value::from_numbers(
             Form::Array,
             vec![1, 1 + u64::from(second)],
             &[0u8, 0][usize::from(!second)..],

@@ -109,7 +109,8 @@ pub(crate) fn reduce_values(
     let entries: Vec<Entry> = items.iter().map(entry).collect();
     let options = u16::from_le_bytes([how as u8, nan as u8]);
     let met = meeting::meet(peers, Op::Reduce, options, &entries)?;
-    let plans: Vec<Plan> = met.iter().map(|item| Plan::of(item, how)).collect::<Result<_, _>>()?;
+    let plans: Vec<Plan> =
+        met.iter().map(|item| Plan::for_item(item, how)).collect::<Result<_, _>>()?;
     let rank = peers.rank() as usize;
     let mut pieces = Vec::with_capacity(plans.len());
     for (plan, share) in plans.iter().zip(&items) {
@@ -127,7 +128,7 @@ pub(crate) fn reduce_values(
 
 /// The announcement of a share.
 fn entry(share: &Share) -> Entry {
-    let mut entry = Entry::of(&share.key, &share.value, share.weight);
+    let mut entry = Entry::new(&share.key, &share.value, share.weight);
     if !(share.weight >= 0.0 && share.weight.is_finite()) {
         let weight = share.weight;
         entry.kind = Err(format!("a weight is a number of at least 0, and this is {weight}"));
@@ -147,7 +148,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(item: &Item, how: How) -> Result<Self, Fault> {
+    fn for_item(item: &Item, how: How) -> Result<Self, Fault> {
         item.real()?;
         let ranks = 0..item.kinds.len();
         let voices: Vec<usize> = ranks.clone().filter(|r| item.weights[*r] > 0.0).collect();

@@ -141,8 +141,8 @@ fn arrays_are_reduced_number_by_number() {
                 reduce_values(peers, vec![share(value, weight)], how, Nan::Propagate).unwrap();
             all.pop().unwrap().1
         };
-        let tensor = Value::of(Form::Tensor, vec![2, 1], &[x as f32, 10.0 * x as f32]);
-        let bytes = Value::of(Form::Array, vec![2], &[200u8, r as u8]);
+        let tensor = Value::from_numbers(Form::Tensor, vec![2, 1], &[x as f32, 10.0 * x as f32]);
+        let bytes = Value::from_numbers(Form::Array, vec![2], &[200u8, r as u8]);
         let truths = Value {
             form: Form::List,
             dtype: Dtype::Bool,
@@ -162,14 +162,14 @@ fn arrays_are_reduced_number_by_number() {
     // Weights 1, 2, 3 over 0, 1, 2: mean 8/6, variance 14/6 - (8/6)^2.
     let mean = (8.0f64 / 6.0) as f32;
     let variance = 5.0f64 / 9.0;
-    let tensor = |a: f32, b: f32| Value::of(Form::Tensor, vec![2, 1], &[a, b]);
+    let tensor = |a: f32, b: f32| Value::from_numbers(Form::Tensor, vec![2, 1], &[a, b]);
     let expected = [
         tensor(mean, (80.0f64 / 6.0) as f32),
         tensor(variance as f32, (variance * 100.0) as f32),
-        Value::of(Form::Array, vec![2], &[600i64, 3]),
-        Value::of(Form::Array, vec![2], &[200u8, 2]),
-        Value::of(Form::Array, vec![2], &[200.0, 8.0 / 6.0]),
-        Value::of(Form::List, vec![2], &[3i64, 1]),
+        Value::from_numbers(Form::Array, vec![2], &[600i64, 3]),
+        Value::from_numbers(Form::Array, vec![2], &[200u8, 2]),
+        Value::from_numbers(Form::Array, vec![2], &[200.0, 8.0 / 6.0]),
+        Value::from_numbers(Form::List, vec![2], &[3i64, 1]),
         Value { form: Form::List, dtype: Dtype::Bool, shape: vec![2], data: vec![1, 0] },
     ];
     assert_eq!(all, vec![expected; 3]);

@@ -1,7 +1,7 @@
 //! Batches: the numbers of some samples, as a model and its loss take them.
 
 use super::array::Dtype;
-use super::convert;
+use super::convert::{self, Scaling};
 
 /// Width of real numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,11 +61,11 @@ impl Reals {
         }
     }
 
-    /// Appends the numbers in `bytes`, each times the first of `scaled` plus the second.
-    pub(super) fn append(&mut self, dtype: Dtype, bytes: &[u8], scaled: (f64, f64)) {
+    /// Appends the numbers in `bytes`, scaled.
+    pub(super) fn append(&mut self, dtype: Dtype, bytes: &[u8], scaling: Scaling) {
         match self {
-            Self::F32(numbers) => convert::reals(dtype, bytes, scaled, numbers),
-            Self::F64(numbers) => convert::reals(dtype, bytes, scaled, numbers),
+            Self::F32(numbers) => convert::reals(dtype, bytes, scaling, numbers),
+            Self::F64(numbers) => convert::reals(dtype, bytes, scaling, numbers),
         }
     }
 }

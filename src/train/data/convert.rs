@@ -24,18 +24,25 @@ impl Real for f64 {
     }
 }
 
-/// Appends the numbers in `bytes`, each times `scale` plus `offset`.
-pub(super) fn reals<R: Real>(
-    dtype: Dtype,
-    bytes: &[u8],
-    (scale, offset): (f64, f64),
-    out: &mut Vec<R>,
-) {
+/// What is done with each number: it is multiplied by `factor`, and then `offset` is added.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Scaling {
+    pub(super) factor: f64,
+    pub(super) offset: f64,
+}
+
+impl Scaling {
+    /// Numbers stay as they are.
+    pub(super) const NONE: Self = Self { factor: 1.0, offset: 0.0 };
+}
+
+/// Appends the numbers in `bytes`, scaled.
+pub(super) fn reals<R: Real>(dtype: Dtype, bytes: &[u8], scaling: Scaling, out: &mut Vec<R>) {
     // Without arithmetic if none is needed: this is faster, and a negative zero stays one.
-    if (scale, offset) == (1.0, 0.0) {
+    if scaling == Scaling::NONE {
         widened(dtype, bytes, R::nearest, out);
     } else {
-        widened(dtype, bytes, |x| R::nearest(x * scale + offset), out);
+        widened(dtype, bytes, |x| R::nearest(x * scaling.factor + scaling.offset), out);
     }
 }
 
@@ -74,7 +81,7 @@ pub(super) fn classes(dtype: Dtype, bytes: &[u8], out: &mut Vec<i64>) -> Result<
         // All others are exact in f64, and so is what comes back of them.
         _ => {
             let mut numbers = Vec::with_capacity(bytes.len() / dtype.size());
-            reals::<f64>(dtype, bytes, (1.0, 0.0), &mut numbers);
+            reals::<f64>(dtype, bytes, Scaling::NONE, &mut numbers);
             for x in numbers {
                 // 2^53: beyond it an f64 no longer distinguishes neighbours.
                 if !(0.0..9_007_199_254_740_992.0).contains(&x) || x.fract() != 0.0 {
@@ -105,20 +112,24 @@ fn whole<const N: usize, T: Copy + ToString + TryInto<i64>>(
 mod tests {
     use super::*;
 
-    fn as_reals<R: Real>(dtype: Dtype, bytes: &[u8], scaled: (f64, f64)) -> Vec<R> {
+    fn as_reals<R: Real>(dtype: Dtype, bytes: &[u8], scaling: Scaling) -> Vec<R> {
         let mut out = Vec::new();
-        reals(dtype, bytes, scaled, &mut out);
+        reals(dtype, bytes, scaling, &mut out);
         out
     }
 
     #[test]
     fn every_type_is_widened() {
         let check = |dtype, bytes: &[u8], expected: &[f64]| {
-            assert_eq!(as_reals::<f64>(dtype, bytes, (1.0, 0.0)), expected, "{dtype}");
+            assert_eq!(as_reals::<f64>(dtype, bytes, Scaling::NONE), expected, "{dtype}");
             let scaled: Vec<f64> = expected.iter().map(|x| x * 0.5 - 3.0).collect();
-            assert_eq!(as_reals::<f64>(dtype, bytes, (0.5, -3.0)), scaled, "{dtype}");
+            assert_eq!(
+                as_reals::<f64>(dtype, bytes, Scaling { factor: 0.5, offset: -3.0 }),
+                scaled,
+                "{dtype}"
+            );
             let narrow: Vec<f32> = expected.iter().map(|x| *x as f32).collect();
-            assert_eq!(as_reals::<f32>(dtype, bytes, (1.0, 0.0)), narrow, "{dtype}");
+            assert_eq!(as_reals::<f32>(dtype, bytes, Scaling::NONE), narrow, "{dtype}");
         };
         check(Dtype::Bool, &[0, 1, 2], &[0.0, 1.0, 1.0]);
         check(Dtype::Uint8, &[0, 255], &[0.0, 255.0]);
@@ -140,8 +151,11 @@ mod tests {
         // 1/255 in f32 and then times 253 is another number than 253/255 rounded once.
         let once = (253.0_f64 * (1.0 / 255.0)) as f32;
         assert_ne!(253.0 * (1.0 / 255.0) as f32, once);
-        assert_eq!(as_reals::<f32>(Dtype::Uint8, &[253], (1.0 / 255.0, 0.0)), [once]);
-        let zero = as_reals::<f32>(Dtype::Float32, &(-0.0_f32).to_le_bytes(), (1.0, 0.0));
+        assert_eq!(
+            as_reals::<f32>(Dtype::Uint8, &[253], Scaling { factor: 1.0 / 255.0, offset: 0.0 }),
+            [once]
+        );
+        let zero = as_reals::<f32>(Dtype::Float32, &(-0.0_f32).to_le_bytes(), Scaling::NONE);
         assert!(zero[0].is_sign_negative());
     }
 

@@ -68,7 +68,7 @@ impl Loader {
         L: IntoIterator<Item = Vec<u64>>,
         L::IntoIter: Send + 'static,
     {
-        Self::of(
+        Self::spawn(
             Box::new(move |indices, spare| dataset.batch(indices, &how, spare)),
             Box::new(lists.into_iter()),
             threads,
@@ -76,7 +76,7 @@ impl Loader {
         )
     }
 
-    fn of(
+    fn spawn(
         make: Box<Make>,
         lists: Box<dyn Iterator<Item = Vec<u64>> + Send>,
         threads: usize,

@@ -21,7 +21,7 @@ type Content = (Dtype, Vec<u64>, Vec<f64>);
 
 fn content(array: &Array) -> Content {
     let mut numbers = Vec::new();
-    convert::reals(array.dtype(), array.bytes(), (1.0, 0.0), &mut numbers);
+    convert::reals(array.dtype(), array.bytes(), convert::Scaling::NONE, &mut numbers);
     (array.dtype(), array.shape().to_vec(), numbers)
 }
 

@@ -21,7 +21,7 @@ impl Exact {
     }
 
     /// Deals the samples `items` in stretches.
-    pub fn of(items: impl Into<Arc<[u64]>>, place: Place) -> Self {
+    pub fn from_items(items: impl Into<Arc<[u64]>>, place: Place) -> Self {
         let items = items.into();
         Self { n: items.len() as u64, items: Some(items), place }
     }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_list_keeps_its_order() {
         let items = [40, 10, 30, 20, 50];
-        let rank = |rank| Exact::of(items, Place::new(rank, 2).unwrap()).indices();
+        let rank = |rank| Exact::from_items(items, Place::new(rank, 2).unwrap()).indices();
         assert_eq!([rank(0), rank(1)].concat(), items);
     }
 }

@@ -114,7 +114,7 @@ pub(crate) fn prepare(ending: &Ending<'_>, vars: &Vars) -> Result<Option<Call>> 
     let params = &row.params;
     let names = prepare::names(tree, head, row, end.attempt);
     let filled = |what, argv: &[String], env: &[(String, String)]| {
-        CommandTemplate::of(what, argv, env)?.render(params, &names)
+        CommandTemplate::named(what, argv, env)?.render(params, &names)
     };
     let argv = filled(what, argv, &[])?.argv;
     let mut env = prepare::environment(vars, params);

@@ -26,7 +26,7 @@ impl Expected {
         (params, extra): (&Params, &[(&str, Value)]),
         workdir: &std::path::Path,
     ) -> Result<Self, Fault> {
-        let filled = CommandTemplate::of("expect", expect, &[])?.render(params, extra)?;
+        let filled = CommandTemplate::named("expect", expect, &[])?.render(params, extra)?;
         let is_file = |text: &String| ["/", "./", "../"].iter().any(|head| text.starts_with(head));
         let (files, metrics): (Vec<String>, Vec<String>) =
             filled.argv.into_iter().partition(is_file);

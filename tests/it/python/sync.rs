@@ -65,7 +65,9 @@ fn a_wrong_answer_is_noticed() {
     let all = cases_in(&Path::new(ROOT).join("tests/cases"));
     let result = all.iter().find(|case| matches!(case.expect, Expect::Result(_))).unwrap();
     let error = all.iter().find(|case| matches!(case.expect, Expect::Error(_))).unwrap();
-    let value = |x: f32| Answer::Joined(vec![(Vec::new(), Value::of(Form::Tensor, vec![1], &[x]))]);
+    let value = |x: f32| {
+        Answer::Joined(vec![(Vec::new(), Value::from_numbers(Form::Tensor, vec![1], &[x]))])
+    };
     let no = |why: &str| Answer::Failed(Fault::request(why));
     let world = result.requests.len();
     assert!(result.judge(&vec![value(9e9); world]).is_err());

@@ -25,7 +25,7 @@ struct Memory {
 }
 
 impl Memory {
-    fn of(names: &[&'static str]) -> Self {
+    fn with_names(names: &[&'static str]) -> Self {
         Self { steps: 0, tensors: names.iter().map(|name| (*name, None)).collect() }
     }
 
@@ -63,7 +63,7 @@ impl Optimizer {
     pub(crate) fn new(config: &config::Optimizer, parameters: &[Named]) -> Result<Self, Fault> {
         let rule = rule(config)?;
         let names = rule.names();
-        let memory = parameters.iter().map(|_| Memory::of(&names)).collect();
+        let memory = parameters.iter().map(|_| Memory::with_names(&names)).collect();
         let parameters = parameters
             .iter()
             .map(|p| Named { name: p.name.clone(), tensor: p.tensor.shallow_clone() })

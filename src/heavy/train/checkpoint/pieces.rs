@@ -18,7 +18,7 @@ pub(crate) fn piece(tensor: &Tensor) -> Result<Piece, Fault> {
         let sentence = format!("a tensor of {kind:?} cannot be written to a checkpoint");
         return Err(Fault::new(Whose::Bug, sentence));
     };
-    let bytes = bytes::of(tensor).or_fault()?;
+    let bytes = bytes::from_tensor(tensor).or_fault()?;
     let shape = tensor.size().into_iter().map(|length| length as usize).collect();
     Ok(Piece { dtype: *dtype, shape, bytes })
 }

@@ -86,7 +86,7 @@ impl Trainer<'_> {
             Ok((outputs, mean_loss))
         })?;
         let value = mean.f_double_value(&[]).or_fault()?;
-        word.odd = word.odd.or(Odd::of(value));
+        word.odd = word.odd.or(Odd::classify(value));
         let right = no_grad(|| loss::correct(kind, &outputs.detach(), &taken.y))?;
         means.add(value, taken.samples, right.unwrap_or(0).unsigned_abs());
         Ok(Some(mean))

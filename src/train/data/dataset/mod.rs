@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::array::{self, Array, Dtype, Shape};
 use super::batch::{Batch, How, Kind, Targets};
-use super::convert;
+use super::convert::{self, Scaling};
 use super::files::Arrays;
 use super::turbulence::Turbulence;
 use crate::fault::{self, Fault};
@@ -145,14 +145,14 @@ impl Dataset {
         let Some(first) = parts.first() else {
             return Err(Fault::request("a data set without files").hint("name at least one"));
         };
-        let inputs = Side::of(&first.inputs, &first.name)?;
-        let targets = Side::of(&first.targets, &first.name)?;
+        let inputs = Side::from_array(&first.inputs, &first.name)?;
+        let targets = Side::from_array(&first.targets, &first.name)?;
         let mut len = 0;
         for part in &parts {
             for (side, array, what) in
                 [(&inputs, &part.inputs, "inputs"), (&targets, &part.targets, "targets")]
             {
-                let side_of_part = Side::of(array, &part.name)?;
+                let side_of_part = Side::from_array(array, &part.name)?;
                 if side_of_part != *side {
                     return Err(Fault::request(format!(
                         "{what} of {} are {} of shape {}, those of {} are {} of shape {}",
@@ -235,11 +235,11 @@ impl Dataset {
         let mut batch = spare.unwrap_or_else(|| Batch::new(how));
         batch.inputs.clear(how.width);
         batch.targets.clear(how);
-        let scaled = (how.scale, how.offset);
+        let scaling = Scaling { factor: how.scale, offset: how.offset };
         self.each(indices, |index, x, y| {
-            batch.inputs.append(self.inputs.dtype, x, scaled);
+            batch.inputs.append(self.inputs.dtype, x, scaling);
             match &mut batch.targets {
-                Targets::Values(values) => values.append(self.targets.dtype, y, (1.0, 0.0)),
+                Targets::Values(values) => values.append(self.targets.dtype, y, Scaling::NONE),
                 Targets::Classes(classes) => convert::classes(self.targets.dtype, y, classes)
                     .map_err(|found| self.not_a_class(index, &found))?,
             }
@@ -325,7 +325,7 @@ impl Side {
     }
 
     /// That of an array whose first dimension counts samples.
-    fn of(array: &Array, name: &str) -> Result<Self, Fault> {
+    fn from_array(array: &Array, name: &str) -> Result<Self, Fault> {
         Self::new(array.dtype(), array.shape().get(1..).unwrap_or_default().to_vec(), name)
     }
 }
