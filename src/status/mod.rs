@@ -34,6 +34,7 @@ use crate::tree::damage::{Damage, Damaged, Writer};
 use crate::tree::deck::{self, Deck};
 use crate::tree::due::Due;
 use crate::tree::journal::Journal;
+use crate::tree::keys::Keys;
 use crate::tree::ledger::{self, Ledger};
 use crate::tree::records::index::{Check, Noter};
 use crate::tree::records::{self, Attempt, ByTrial, Outcome, Record};
@@ -219,8 +220,9 @@ pub(crate) fn gathered<T: Taker>(
     let ledger = Ledger::read(&tree)?;
     let make = |taker: &T, records: Vec<_>| taker.part(&tree, &rows.rows, &records);
     let with = (make, |taker: &mut T, part| taker.take(part));
-    let token = &identity.token;
-    let records = records::gathered(&tree, token, T::NOTER, taker, with, &mut damage)?;
+    let keys = &Keys::of_tables(&rows.keys);
+    let from = records::SweepRecords { tree: &tree, token: &identity.token, keys };
+    let records = records::gathered(from, T::NOTER, taker, with, &mut damage)?;
     let files = Files::with(&tree, &identity, rows, (ledger, records), damage)?;
     Ok(without_dropped(stand(tree, identity, files, whom, (About::Open, Use::Read))?))
 }
@@ -454,7 +456,6 @@ impl Files {
     }
 
     fn of(tree: &Tree, identity: &Identity, wants: Use<'_>) -> Result<Self> {
-        let token = &identity.token;
         let mut damage = Damage::default();
         let rows = match wants {
             Use::Count(whole) => table::in_order(tree, &mut damage, whole)?,
@@ -463,12 +464,14 @@ impl Files {
         // The ledger comes before the records: a trial that no agent holds now has its end in the records, or
         // will never have one.
         let ledger = Ledger::read(tree)?;
-        let indexed = |check, damage| records::indexed(tree, token, check, damage);
+        let keys = &Keys::of_tables(&rows.keys);
+        let from = records::SweepRecords { tree, token: &identity.token, keys };
+        let indexed = |check, damage| records::indexed(from, check, damage);
         let records = match wants {
             Use::Act | Use::Submit => records::readable(tree, &mut damage)?.into(),
             Use::Read => indexed(Check::Damage, &mut damage)?.into(),
             Use::Show => indexed(Check::Changes, &mut damage)?.into(),
-            Use::Count(whole) => records::briefly(tree, token, whole, &mut damage)?,
+            Use::Count(whole) => records::briefly(from, whole, &mut damage)?,
         };
         let mut files = Self::with(tree, identity, rows, (ledger, records), damage)?;
         if !matches!(wants, Use::Act | Use::Submit) {
@@ -497,7 +500,7 @@ impl Files {
     fn with(
         tree: &Tree,
         identity: &Identity,
-        Readable { heads, rows }: Readable,
+        Readable { heads, rows, .. }: Readable,
         (ledger, records): (Ledger, ByTrial),
         mut damage: Damage,
     ) -> Result<Self> {
@@ -889,7 +892,8 @@ impl Status {
         let lacks = |trial: u64| trials.contains(&trial) && self.records.whole(trial).is_none();
         if trials.iter().any(|trial| lacks(*trial)) {
             let (tree, token) = (&self.tree, &self.identity.token);
-            let read = records::briefly(tree, token, &lacks, &mut Damage::default())?;
+            let from = records::SweepRecords { tree, token, keys: &Keys::all(tree)? };
+            let read = records::briefly(from, &lacks, &mut Damage::default())?;
             let own = read.into_whole().into_iter().filter(|(trial, _)| lacks(*trial));
             let mut own: HashMap<u64, Record> = own.collect();
             self.ended.iter().for_each(|ended| ended.tell_all(&mut own));

@@ -1,74 +1,20 @@
 //! The keys of trials by their numbers, for readers of records: what a line says of a trial counts only if it is of the trial
 //! that the table has under that number.
 
-use std::fmt;
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use anyhow::Result;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Tree, table};
-
-/// The first half of a trial's key: what a record says of its trial.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Key(u64);
-
-/// Hexadecimal digits of a [`Key`].
-const DIGITS: usize = 16;
-
-impl Key {
-    /// That of a whole key, as tables have it; `None` of any other text.
-    pub(crate) fn of(key: &str) -> Option<Self> {
-        Self::of_digits(key.as_bytes())
-    }
-
-    fn of_digits(key: &[u8]) -> Option<Self> {
-        let digits = key.get(..DIGITS)?.iter();
-        let mut values = digits.map(|digit| char::from(*digit).to_digit(16).map(u64::from));
-        values.try_fold(0, |number, value| Some(number << 4 | value?)).map(Self)
-    }
-
-    pub(in crate::tree) fn number(self) -> u64 {
-        self.0
-    }
-
-    pub(in crate::tree) fn of_number(number: u64) -> Self {
-        Self(number)
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-impl Serialize for Key {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Key {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        let key = Self::of(&text).filter(|_| text.len() == DIGITS);
-        key.ok_or_else(|| D::Error::custom("a key has 16 hexadecimal digits"))
-    }
-}
+use super::Tree;
+use super::key::Key;
+use super::table::{self, KeysOfTable};
 
 /// The keys that a reader compares records with.
 pub(crate) struct Keys<'a>(Source<'a>);
 
 enum Source<'a> {
-    All(Vec<table::Keys>),
+    All(Cow<'a, [KeysOfTable]>),
     One { tree: &'a Tree, trial: u64, key: OnceLock<Option<Key>> },
 }
 
@@ -78,7 +24,12 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// When a file cannot be read.
     pub(crate) fn all(tree: &Tree) -> Result<Self> {
-        Ok(Self(Source::All(table::believed_keys(tree)?)))
+        Ok(Self(Source::All(table::believed_keys(tree)?.into())))
+    }
+
+    /// Those of tables that were read.
+    pub(crate) fn of_tables(tables: &'a [KeysOfTable]) -> Self {
+        Self(Source::All(tables.into()))
     }
 
     /// That of one trial, which is read when a record has one to compare.
@@ -91,7 +42,7 @@ impl<'a> Keys<'a> {
         match &self.0 {
             Source::All(tables) => {
                 let after = tables.partition_point(|table| table.first <= wanted);
-                Key::of_digits(tables.get(after.checked_sub(1)?)?.of(wanted)?)
+                tables.get(after.checked_sub(1)?)?.of(wanted)
             }
             Source::One { tree, trial, key } => {
                 let read = || Key::of(&table::find(tree, *trial).ok()?.1.key);

@@ -14,6 +14,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::damage::Damage;
+use super::key::Key;
 use super::{Tree, line, numbers, read_document, write_document};
 use crate::fault::Fault;
 use crate::host::gpus::DeviceId;
@@ -359,7 +360,7 @@ fn order(format: u32, line: &[u8]) -> Option<Row> {
         _ if !line::is_sealed(line) => None,
         _ => {
             // It stands first, before what takes most of the line.
-            let end = line.windows(TASK.len()).position(|bytes| bytes == TASK);
+            let end = place_in(line, TASK);
             let first = end.map(|end| [&line[..end], b"}"].concat());
             let order = first.and_then(|first| serde_json::from_slice::<Order>(&first).ok());
             order.or_else(|| serde_json::from_slice(line).ok()).map(Row::from)
@@ -461,12 +462,15 @@ fn read_run(tree: &Tree, head: &Head, from: u64, n: u64, all: &mut Vec<Row>) -> 
 pub(crate) fn each(tree: &Tree, mut with: impl FnMut(Row)) -> Result<()> {
     for head in heads(tree)? {
         let (mut next, mut is_whole) = (head.first, true);
-        each_line(tree, &head, &self::row, |row| match row.filter(|row| row.id == next) {
-            Some(row) => {
-                next += 1;
-                with(row);
+        let keys = KeysOfTable::read(tree, &head)?;
+        each_line(tree, &head, keys.as_ref(), &self::row, |row| {
+            match row.filter(|row| row.id == next) {
+                Some(row) => {
+                    next += 1;
+                    with(row);
+                }
+                None => is_whole = false,
             }
-            None => is_whole = false,
         })?;
         if !is_whole || next != head.first + head.count {
             return Err(numbers::damaged(&file(tree, head.first, "jsonl")).into());
@@ -491,10 +495,12 @@ const PIECE: usize = 8 << 20;
 /// What makes the row of a line in a table of a format; `None` if the line is damaged.
 type OfLine<'a> = &'a (dyn Fn(u32, &[u8]) -> Option<Row> + Sync);
 
-/// Hands over the lines of a table, `None` for each that is damaged. Returns how many there are; none if there is no file.
+/// Hands over the lines of a table with these keys, if they can be believed; `None` for each line that is damaged. Returns how
+/// many there are; none if there is no file.
 fn each_line(
     tree: &Tree,
     head: &Head,
+    keys: Option<&KeysOfTable>,
     row: OfLine<'_>,
     mut with: impl FnMut(Option<Row>),
 ) -> Result<u64> {
@@ -505,8 +511,8 @@ fn each_line(
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
         opened => opened.map_err(fault)?,
     };
-    let keys = Keys::of_table(tree, head)?.filter(|_| head.format > 1);
-    let is_its = |row: &Row, line: &[u8]| keys.as_ref().is_none_or(|keys| keys.has(row.id, line));
+    let keys = keys.filter(|_| head.format > 1);
+    let is_its = |row: &Row, line: &[u8]| keys.is_none_or(|keys| keys.has(row, line));
     let row = |line: &[u8]| row(head.format, line).filter(|row| is_its(row, line));
     let (mut bytes, mut count) = (Vec::new(), 0);
     let mut names: Arc<[Arc<str>]> = Arc::default();
@@ -546,20 +552,20 @@ fn each_line(
 /// without a trial.
 fn add_rows(
     tree: &Tree,
-    head: &Head,
+    Table { head, keys }: &Table,
     all: &mut Vec<Row>,
     with: &mut dyn FnMut(usize, &Row),
     (row, keeps): (OfLine<'_>, bool),
 ) -> Result<u64> {
     // The numbers in an unsealed head need not fit into memory.
     let bytes = |ending| disk::stamp(&file(tree, head.first, ending));
-    let keys = bytes("keys")?.map_or(0, |(len, _)| len / KEY);
-    let most = bytes("jsonl")?.map_or(0, |(len, _)| len).max(keys).min(head.count);
+    let listed = bytes("keys")?.map_or(0, |(len, _)| len / KEY);
+    let most = bytes("jsonl")?.map_or(0, |(len, _)| len).max(listed).min(head.count);
     let from = all.len();
     all.extend((head.first..head.first + most).map(Row::unknown));
     let mut known = vec![false; usize::try_from(most)?];
     let mut foreign = 0;
-    let lines = each_line(tree, head, row, |row| {
+    let lines = each_line(tree, head, keys.as_ref(), row, |row| {
         let Some(mut row) = row else { return };
         let place = row.id.checked_sub(head.first).and_then(|at| usize::try_from(at).ok());
         match place.filter(|at| known.get(*at) == Some(&false)) {
@@ -590,6 +596,8 @@ pub struct Readable {
     pub(crate) heads: Vec<Head>,
     /// Trials, in order; of a damaged line only the number is known.
     pub(crate) rows: Vec<Row>,
+    /// The keys of the tables, without those of damaged ones.
+    pub(crate) keys: Vec<KeysOfTable>,
 }
 
 /// Reads the tables as far as they can be believed, with every file of theirs.
@@ -644,10 +652,11 @@ fn read(
 ) -> Result<Readable> {
     let mut all = Readable::default();
     for first in firsts(tree)? {
-        let Some(head) = head_and_lists(tree, first, damage)? else { continue };
-        let damaged = add_rows(tree, &head, &mut all.rows, with, keeps)?;
+        let Some(table) = head_and_lists(tree, first, damage)? else { continue };
+        let damaged = add_rows(tree, &table, &mut all.rows, with, keeps)?;
         damage.add(&format!("trials/{first:012}.jsonl"), damaged);
-        all.heads.push(head);
+        all.heads.push(table.head);
+        all.keys.extend(table.keys);
     }
     Ok(all)
 }
@@ -658,7 +667,7 @@ fn read(
 /// When a file cannot be read.
 pub(crate) fn damage(tree: &Tree, damage: &mut Damage) -> Result<()> {
     for first in firsts(tree)? {
-        let Some(head) = head_and_lists(tree, first, damage)? else { continue };
+        let Some(Table { head, .. }) = head_and_lists(tree, first, damage)? else { continue };
         let (mut good, mut bad) = (0, 0);
         let rows = disk::open(&file(tree, first, "jsonl"))?;
         let unended = line::each(rows, |_, line| {
@@ -673,16 +682,23 @@ pub(crate) fn damage(tree: &Tree, damage: &mut Damage) -> Result<()> {
     Ok(())
 }
 
-/// The head of a table, where it can be believed, with the damage of all its files but the rows.
-fn head_and_lists(tree: &Tree, first: u64, damage: &mut Damage) -> Result<Option<Head>> {
+/// A table without its rows.
+struct Table {
+    head: Head,
+    /// Its keys; `None` if they are damaged.
+    keys: Option<KeysOfTable>,
+}
+
+/// A table, where its head can be believed, with the damage of all its files but the rows.
+fn head_and_lists(tree: &Tree, first: u64, damage: &mut Damage) -> Result<Option<Table>> {
     let name = |ending: &str| format!("trials/{first:012}.{ending}");
     let Ok(head) = head(tree, first) else {
         damage.add(&name("json"), 1);
         return Ok(None);
     };
     damage.add(&name("idx"), index_damage(tree, &head)?);
-    let keys = keys_of(tree, &head)?;
-    damage.add(&name("keys"), u64::from(!are_keys(&head, &keys)));
+    let keys = KeysOfTable::read(tree, &head)?;
+    damage.add(&name("keys"), u64::from(keys.is_none()));
     if let Some(crc) = head.plan_crc {
         let path = tree.plan_of(first);
         let is_large = disk::stamp(&path)?.is_some_and(|(bytes, _)| bytes > disk::SMALL);
@@ -690,7 +706,7 @@ fn head_and_lists(tree: &Tree, first: u64, damage: &mut Damage) -> Result<Option
         let differs = is_large || crc32fast::hash(&plan.unwrap_or_default()) != crc;
         damage.add(&format!("plans/{first:012}.toml"), u64::from(differs));
     }
-    Ok(Some(head))
+    Ok(Some(Table { head, keys }))
 }
 
 /// Lines of an index that are damaged or missing.
@@ -727,48 +743,58 @@ pub fn keys(tree: &Tree) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// The keys of a table that can be believed.
-pub(in crate::tree) struct Keys {
+/// The keys of a table, as far as records name them.
+#[derive(Debug, Clone)]
+pub(crate) struct KeysOfTable {
     pub(in crate::tree) first: u64,
-    /// As in the file.
-    lines: Vec<u8>,
+    keys: Vec<Key>,
 }
 
-impl Keys {
+impl KeysOfTable {
     /// Those of a table; `None` if they are damaged.
-    fn of_table(tree: &Tree, head: &Head) -> Result<Option<Self>> {
+    fn read(tree: &Tree, head: &Head) -> Result<Option<Self>> {
         let lines = keys_of(tree, head)?;
-        Ok(are_keys(head, &lines).then_some(Self { first: head.first, lines }))
+        if !are_keys(head, &lines) {
+            return Ok(None);
+        }
+        let keys: Option<Vec<Key>> = lines.chunks(KEY as usize).map(Key::of_digits).collect();
+        Ok(keys.map(|keys| Self { first: head.first, keys }))
     }
 
-    /// The digits of that of a trial of the table.
-    pub(in crate::tree) fn of(&self, trial: u64) -> Option<&[u8]> {
-        let place = trial.checked_sub(self.first)?.checked_mul(KEY)?;
-        let lines = self.lines.get(usize::try_from(place).ok()?..)?;
-        lines.get(..KEY as usize)?.strip_suffix(b"\n")
+    /// That of a trial; `None` if the table does not have it.
+    pub(in crate::tree) fn of(&self, trial: u64) -> Option<Key> {
+        let place = usize::try_from(trial.checked_sub(self.first)?).ok()?;
+        self.keys.get(place).copied()
     }
 
     /// Whether a row with this line is one of the table's: rows of another table may stand in its place.
-    fn has(&self, trial: u64, line: &[u8]) -> bool {
-        // Quotes within texts are escaped, and no other member of a row has the name. Most places differ in this byte.
-        let place = line.windows(NAME.len()).position(|bytes| bytes[2] == b'k' && bytes == NAME);
-        let key = place.and_then(|place| line[place + NAME.len()..].split(|&b| b == b'"').next());
-        key.is_some() && key == self.of(trial)
+    fn has(&self, row: &Row, line: &[u8]) -> bool {
+        // Quotes within texts are escaped, and no other member of a row has the name.
+        let read = row.what.as_ref().map(|what| what.key.as_bytes()).filter(|key| !key.is_empty());
+        let key = read.or_else(|| place_in(line, NAME).map(|place| &line[place + NAME.len()..]));
+        let key = key.and_then(Key::of_digits);
+        key.is_some() && key == self.of(row.id)
     }
 }
 
 /// What precedes the key in the line of a row.
 const NAME: &[u8] = b",\"key\":\"";
 
+/// Where the name of a member with the comma before it begins in a line. The first letter of the name differs from most bytes.
+fn place_in(line: &[u8], name: &[u8]) -> Option<usize> {
+    let letter = name.get(2)?;
+    line.windows(name.len()).position(|bytes| bytes[2] == *letter && bytes == name)
+}
+
 /// The keys of all tables, in order, without those of damaged ones.
 ///
 /// # Errors
 /// When a file cannot be read.
-pub(in crate::tree) fn believed_keys(tree: &Tree) -> Result<Vec<Keys>> {
+pub(in crate::tree) fn believed_keys(tree: &Tree) -> Result<Vec<KeysOfTable>> {
     let mut all = Vec::new();
     for first in firsts(tree)? {
         let Ok(head) = head(tree, first) else { continue };
-        all.extend(Keys::of_table(tree, &head)?);
+        all.extend(KeysOfTable::read(tree, &head)?);
     }
     Ok(all)
 }

@@ -21,7 +21,7 @@ use crate::host::signal::Signals;
 use crate::host::{clock, disk, process, vars};
 use crate::rank;
 use crate::tree::due::Due;
-use crate::tree::keys::Key;
+use crate::tree::key::Key;
 use crate::tree::records::{End, Event, Outcome, Start, Used};
 use crate::worker::limits::clock_of;
 use crate::worker::process::child::{self, Happening, Termination};

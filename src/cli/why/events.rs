@@ -13,6 +13,7 @@ use crate::tree::Tree;
 use crate::tree::damage::Damage;
 use crate::tree::deck;
 use crate::tree::journal::{self, Journal};
+use crate::tree::keys::Keys;
 use crate::tree::ledger::{self, CANCELLED, Entry};
 use crate::tree::records::{self, Outcome, Record};
 use crate::tree::waves;
@@ -51,7 +52,8 @@ pub(super) fn of(tree: &Tree, token: &str, damage: &mut Damage) -> Result<Vec<Ev
     let mut taken = OfTrials::default();
     let make = |_: &OfTrials, records: Vec<(u64, Record)>| OfTrials::of(&records);
     let with = (make, |all: &mut OfTrials, some| all.join(some));
-    let kept = records::gathered(tree, token, None, &mut taken, with, damage)?;
+    let from = records::SweepRecords { tree, token, keys: &Keys::all(tree)? };
+    let kept = records::gathered(from, None, &mut taken, with, damage)?;
     kept.iter().for_each(|(trial, record)| taken.add(*trial, record));
     let OfTrials { mut all, last } = taken;
     of_agents(tree, &last, &mut all)?;

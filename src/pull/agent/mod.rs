@@ -19,7 +19,7 @@ use crate::pull::places::guard::Guard;
 use crate::pull::places::slot::{self, Slot};
 use crate::pull::places::{Devices, Order, Place, Role, Running, Sheet, bind, is_on_trial};
 use crate::tree::deck::Deck;
-use crate::tree::keys::Key;
+use crate::tree::key::Key;
 use crate::tree::ledger::{self, Ledger};
 use crate::tree::records::{Event, Start};
 use crate::tree::table::Row;

@@ -8,7 +8,7 @@ use super::{Outcome, UNREAD, Usage};
 use crate::cause::Cause;
 use crate::host::process;
 use crate::plan::Resources;
-use crate::tree::keys::Key;
+use crate::tree::key::Key;
 use crate::tree::line;
 
 /// The beginning of an attempt, with its place and environment. What all attempts of an agent share stands in the first

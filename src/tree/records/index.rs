@@ -18,7 +18,7 @@ use super::{ByTrial, Origin, Outcome, Record};
 use crate::host::derived::{Owner, Parts};
 use crate::host::{clock, disk};
 use crate::tree::Tree;
-use crate::tree::keys::Key;
+use crate::tree::key::Key;
 
 /// The first words of a file: its format, and the program that wrote it.
 const FORMAT: &str = concat!("hpcsweep index 11 ", env!("CARGO_PKG_VERSION"));

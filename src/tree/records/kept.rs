@@ -9,7 +9,8 @@ use super::index::{self, Entry, Index};
 use super::{In, Out, Record, Who};
 use crate::host::derived::Parts;
 use crate::host::disk::Mark;
-use crate::tree::keys::{Key, Keys};
+use crate::tree::key::Key;
+use crate::tree::keys::Keys;
 use crate::tree::line::LONGEST;
 
 /// Bytes of entries that are in memory at once; more where a single entry is larger. Tests have pieces of few entries.

@@ -474,8 +474,8 @@ pub use usage::{EnergySource, GpuUsage, MemorySource, Usage, Used};
 pub use packed::unpacked;
 pub(crate) use packed::{In, Out};
 pub(super) use read::last_trial;
+pub(crate) use read::{SweepRecords, briefly, gathered, indexed};
 pub use read::{all, file, lines_before, of_trial, of_workers, readable};
-pub(crate) use read::{briefly, gathered, indexed};
 
 #[cfg(test)]
 mod tests {

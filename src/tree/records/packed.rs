@@ -5,7 +5,7 @@ use super::{
     Attempt, Decided, End, EnergySource, GpuUsage, MemorySource, Outcome, Place, Record, Start,
     Usage,
 };
-use crate::tree::keys::Key;
+use crate::tree::key::Key;
 use crate::tree::line::Spot;
 
 /// Appends a record, without its note.

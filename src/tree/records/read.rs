@@ -26,6 +26,22 @@ use crate::tree::{Tree, shard};
 /// Bytes of the largest record that is in memory as a whole while it is read.
 const SMALL: u64 = 1 << 20;
 
+/// The records of a sweep, to be read.
+#[derive(Clone, Copy)]
+pub(crate) struct SweepRecords<'a> {
+    pub(crate) tree: &'a Tree,
+    /// The token of its `sweep.json`.
+    pub(crate) token: &'a str,
+    /// The keys of its trials, with which its records are compared.
+    pub(crate) keys: &'a Keys<'a>,
+}
+
+impl SweepRecords<'_> {
+    fn index(self, check: Check, noter: Option<Noter>) -> Option<Index> {
+        Index::of(self.tree, self.token, check, noter)
+    }
+}
+
 /// The record of one trial: tries run 1, 2, ... until one is missing.
 ///
 /// # Errors
@@ -94,21 +110,19 @@ pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Record>
 /// # Errors
 /// As [`all`].
 pub(crate) fn indexed(
-    tree: &Tree,
-    token: &str,
+    from: SweepRecords<'_>,
     check: Check,
     damage: &mut Damage,
 ) -> Result<HashMap<u64, Record>> {
-    all_with_index(tree, Index::of(tree, token, check, None).as_ref(), damage)
+    all_with_index(from, from.index(check, None).as_ref(), damage)
 }
 
 /// As [`readable`], by an index.
 fn all_with_index(
-    tree: &Tree,
+    SweepRecords { tree, keys, .. }: SweepRecords<'_>,
     index: Option<&Index>,
     damage: &mut Damage,
 ) -> Result<HashMap<u64, Record>> {
-    let keys = &Keys::all(tree)?;
     let mut all = with_index(tree, keys, index, damage)?.into();
     Agents { tree, keys, index, at_once: AtOnce::Kept }.keep(&mut all, damage)?;
     Ok(all.into_whole())
@@ -120,21 +134,19 @@ fn all_with_index(
 /// # Errors
 /// As [`all`].
 pub(crate) fn briefly(
-    tree: &Tree,
-    token: &str,
+    from: SweepRecords<'_>,
     whole: Which<'_>,
     damage: &mut Damage,
 ) -> Result<ByTrial> {
-    briefly_with(tree, Index::of(tree, token, Check::Changes, None).as_ref(), whole, damage)
+    briefly_with(from, from.index(Check::Changes, None).as_ref(), whole, damage)
 }
 
 fn briefly_with(
-    tree: &Tree,
+    SweepRecords { tree, keys, .. }: SweepRecords<'_>,
     index: Option<&Index>,
     whole: Which<'_>,
     damage: &mut Damage,
 ) -> Result<ByTrial> {
-    let keys = &Keys::all(tree)?;
     let (every, mut all) = (shards(tree)?, ByTrial::default());
     // What agents have recorded of a trial may come to what is in its record.
     let are_all = tree.dir().join("agents").exists();
@@ -165,25 +177,23 @@ pub fn of_workers(tree: &Tree, damage: &mut Damage) -> Result<HashMap<u64, Recor
 /// # Errors
 /// As [`all`].
 pub(crate) fn gathered<T: Sync, P: Send>(
-    tree: &Tree,
-    token: &str,
+    from: SweepRecords<'_>,
     noter: Option<Noter>,
     taker: &mut T,
     (make, take): (impl Fn(&T, Vec<(u64, Record)>) -> P + Sync, impl Fn(&mut T, P)),
     damage: &mut Damage,
 ) -> Result<ByTrial> {
-    let index = Index::of(tree, token, Check::Changes, noter);
-    gathered_with(tree, index.as_ref(), taker, (make, take), damage)
+    let index = from.index(Check::Changes, noter);
+    gathered_with(from, index.as_ref(), taker, (make, take), damage)
 }
 
 fn gathered_with<T: Sync, P: Send>(
-    tree: &Tree,
+    SweepRecords { tree, keys, .. }: SweepRecords<'_>,
     index: Option<&Index>,
     taker: &mut T,
     (make, take): (impl Fn(&T, Vec<(u64, Record)>) -> P + Sync, impl Fn(&mut T, P)),
     damage: &mut Damage,
 ) -> Result<ByTrial> {
-    let keys = &Keys::all(tree)?;
     let mut all = ByTrial::default();
     // What agents have recorded of a trial may come to what is in its record.
     let are_all = tree.dir().join("agents").exists();

@@ -127,7 +127,11 @@ impl Sweep {
     fn stands(&self, index: Option<&Index>, briefly: bool) -> String {
         let mut damage = Damage::default();
         let records = match briefly {
-            true => briefly_with(&self.tree, index, &|trial| trial == 1, &mut damage).unwrap(),
+            true => {
+                let keys = &Keys::all(&self.tree).unwrap();
+                let from = SweepRecords { tree: &self.tree, token: "abcdefgh", keys };
+                briefly_with(from, index, &|trial| trial == 1, &mut damage).unwrap()
+            }
             false => with_index(&self.tree, &Keys::all(&self.tree).unwrap(), index, &mut damage)
                 .unwrap()
                 .into(),

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::super::*;
 use super::rows;
+use crate::tree::keys::Keys;
 use crate::tree::ledger;
 use crate::tree::records::{self, index::Entry};
 use crate::tree::records::{Attempt, Decided, End, Event, Outcome, Start, Who};
@@ -100,6 +101,10 @@ impl Sweep {
         assert!(ledger::append(&self.tree, &mut self.ledger, entry, ledger::link).unwrap());
     }
 
+    fn records<'a>(&'a self, keys: &'a Keys<'a>) -> SweepRecords<'a> {
+        SweepRecords { tree: &self.tree, token: "abcdefgh", keys }
+    }
+
     fn index(&self, check: Check) -> Index {
         let mut index = Index::always(&self.tree, "abcdefgh", check);
         index.noter = Some(rows);
@@ -109,7 +114,8 @@ impl Sweep {
     /// Everything that is read, as text: the records of all trials, and what could not be read.
     fn seen(&self, index: Option<&Index>) -> String {
         let mut damage = Damage::default();
-        let records = all_with_index(&self.tree, index, &mut damage).unwrap();
+        let keys = &Keys::all(&self.tree).unwrap();
+        let records = all_with_index(self.records(keys), index, &mut damage).unwrap();
         self.text(records.into_iter().collect(), damage)
     }
 
@@ -122,8 +128,9 @@ impl Sweep {
                 assert!(all.insert(trial, record).is_none(), "{trial} was taken twice");
             }
         };
-        let records =
-            gathered_with(&self.tree, index, &mut taken, (make, take), &mut damage).unwrap();
+        let keys = &Keys::all(&self.tree).unwrap();
+        let (from, with) = (self.records(keys), (make, take));
+        let records = gathered_with(from, index, &mut taken, with, &mut damage).unwrap();
         for trial in taken.keys() {
             assert!(records.whole(*trial).is_none() && records.contains_key(trial));
         }
@@ -143,7 +150,9 @@ impl Sweep {
     /// How trials stand, where no more is asked of those that were done at once, but for trial 1.
     fn stands(&self, index: Option<&Index>) -> String {
         let mut damage = Damage::default();
-        let records = briefly_with(&self.tree, index, &|trial| trial == 1, &mut damage).unwrap();
+        let keys = &Keys::all(&self.tree).unwrap();
+        let from = self.records(keys);
+        let records = briefly_with(from, index, &|trial| trial == 1, &mut damage).unwrap();
         self.standing(&records)
     }
 
@@ -336,7 +345,9 @@ proptest! {
             let without = sweep.seen(None);
             prop_assert_eq!(&sweep.seen(Some(&reader)), &without, "{:?}", step);
             prop_assert_eq!(&sweep.taken(Some(&reader)), &without, "{:?}", step);
-            let records = all_with_index(&sweep.tree, None, &mut Damage::default()).unwrap();
+            let keys = &Keys::all(&sweep.tree).unwrap();
+            let from = sweep.records(keys);
+            let records = all_with_index(from, None, &mut Damage::default()).unwrap();
             prop_assert_eq!(sweep.stands(Some(&reader)), sweep.standing(&records.into()));
         }
     }
@@ -357,11 +368,14 @@ fn lines_that_the_index_has_are_not_read_again() {
     let damaged = sweep.seen(None);
     assert_ne!(damaged, before);
     let index = sweep.index(Check::Changes);
-    let again = all_with_index(&sweep.tree, Some(&index), &mut Damage::default()).unwrap();
+    let keys = &Keys::all(&sweep.tree).unwrap();
+    let from = sweep.records(keys);
+    let again = all_with_index(from, Some(&index), &mut Damage::default()).unwrap();
     assert_eq!(again.len(), 40);
     sweep.work(1, 41, None);
     let index = sweep.index(Check::Changes);
-    let more = all_with_index(&sweep.tree, Some(&index), &mut Damage::default()).unwrap();
+    let from = sweep.records(keys);
+    let more = all_with_index(from, Some(&index), &mut Damage::default()).unwrap();
     assert_eq!(more.len(), 41);
     // Who looks for damage finds it.
     let index = sweep.index(Check::Damage);
