@@ -5,7 +5,7 @@ use clap::Command;
 /// The groups, and the verbs of each in the order in which people meet them.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Begin", &["init", "plan", "submit", "retry"]),
-    ("Look", &["status", "watch", "why", "logs", "usage"]),
+    ("Look", &["status", "watch", "why", "logs", "usage", "verify"]),
     ("Answer", &["collect", "best", "compare", "effects", "plot", "report"]),
     ("Share", &["export", "merge"]),
     ("Steer", &["cancel", "hold", "release"]),

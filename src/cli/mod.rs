@@ -41,6 +41,7 @@ mod sweeps;
 mod target;
 mod templates;
 mod usage;
+mod verify;
 mod warnings;
 mod watch;
 mod why;
@@ -96,6 +97,7 @@ enum Verb {
     Merge(merge::Args),
     Logs(logs::Args),
     Usage(usage::Args),
+    Verify(verify::Args),
     Cancel(jobs::CancelArgs),
     Hold(jobs::HoldArgs),
     Release(jobs::ReleaseArgs),
@@ -213,6 +215,7 @@ fn run(args: Vec<OsString>, typed: Option<sheet::Write>, draw: Option<Draw>) -> 
         Verb::Merge(args) => merge::run(&args, &context),
         Verb::Logs(args) => logs::run(&args, &context),
         Verb::Usage(args) => usage::run(&args, &context),
+        Verb::Verify(args) => verify::run(&args, &context),
         Verb::Cancel(args) => jobs::cancel(&args, &context),
         Verb::Hold(args) => jobs::hold(&args, &context),
         Verb::Release(args) => jobs::release(&args, &context),

@@ -15,6 +15,7 @@ mod places;
 pub(crate) mod progress;
 pub(crate) mod stalled;
 pub mod told;
+pub(crate) mod verify;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -217,17 +217,19 @@ pub fn write(tree: &Tree, before: &[Deck], units: &[Vec<u64>], terms: Terms<'_>)
 pub(crate) fn after(tree: &Tree, known: &[Deck]) -> Result<Vec<Deck>> {
     let mut new = Vec::new();
     loop {
-        let path = file(tree, (known.len() + new.len()) as u32 + 1, "json");
+        let number = (known.len() + new.len()) as u32 + 1;
+        let path = file(tree, number, "json");
         let Some(bytes) = disk::read_small_if_there(&path)? else { return Ok(new) };
-        new.push(sound(&bytes, &path)?);
+        new.push(sound(&bytes, number, &path)?);
     }
 }
 
-/// A deck whose numbers can be true.
-fn sound(bytes: &[u8], path: &Path) -> Result<Deck> {
+/// The deck with this number, if its numbers can be true.
+fn sound(bytes: &[u8], number: u32, path: &Path) -> Result<Deck> {
     let deck: Deck = document(bytes, path)?;
-    let is_sound =
-        deck.first < numbers::END && [deck.count, deck.trials].iter().all(|n| *n <= MAX_TRIALS);
+    let is_sound = deck.deck == number
+        && deck.first < numbers::END
+        && [deck.count, deck.trials].iter().all(|n| *n <= MAX_TRIALS);
     if is_sound { Ok(deck) } else { Err(numbers::damaged(path).into()) }
 }
 
@@ -255,7 +257,7 @@ fn numbered(tree: &Tree) -> Result<Vec<u32>> {
 pub fn damage(tree: &Tree, damage: &mut Damage) -> Result<()> {
     for number in numbered(tree)? {
         let path = file(tree, number, "json");
-        let Ok(deck) = sound(&disk::read_small(&path)?, &path) else {
+        let Ok(deck) = sound(&disk::read_small(&path)?, number, &path) else {
             damage.add(&format!("pull/{number:04}.json"), 1);
             continue;
         };

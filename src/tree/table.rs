@@ -709,6 +709,32 @@ fn head_and_lists(tree: &Tree, first: u64, damage: &mut Damage) -> Result<Option
     Ok(Some(Table { head, keys }))
 }
 
+/// Adds the indices that say of lines of their tables that they begin elsewhere, as after a swap with another table's.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(crate) fn misplaced(tree: &Tree, damage: &mut Damage) -> Result<()> {
+    for first in firsts(tree)? {
+        let Ok(head) = head(tree, first) else { continue };
+        let path = file(tree, first, "jsonl");
+        if disk::stamp(&path)?.is_none() {
+            continue;
+        }
+        let (offsets, _) = numbers::all(&file(tree, first, "idx"), head.count)?;
+        let (mut known, mut wrong) =
+            (offsets.iter().filter(|at| **at != numbers::DAMAGED).peekable(), 0);
+        line::each(disk::open(&path)?, |spot, _| {
+            while known.next_if(|at| **at < spot.at).is_some() {
+                wrong += 1;
+            }
+            known.next_if(|at| **at == spot.at);
+        })
+        .map_err(|e| disk::fault("read", &path, &e))?;
+        damage.add(&format!("trials/{first:012}.idx"), wrong + known.count() as u64);
+    }
+    Ok(())
+}
+
 /// Lines of an index that are damaged or missing.
 fn index_damage(tree: &Tree, head: &Head) -> Result<u64> {
     let offsets = numbers::all(&file(tree, head.first, "idx"), head.count)?;

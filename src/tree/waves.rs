@@ -274,7 +274,8 @@ fn entries(wave: &Wave) -> u64 {
 pub fn readable(tree: &Tree, damage: &mut Damage) -> Result<Vec<(Wave, Vec<u64>)>> {
     let mut all = Vec::new();
     for number in numbered(tree)? {
-        let Ok(wave) = read_document::<Wave>(&file(tree, number, "json")) else {
+        let wave = read_document::<Wave>(&file(tree, number, "json"));
+        let Some(wave) = wave.ok().filter(|wave| wave.wave == number) else {
             damage.add(&format!("waves/{number:04}.json"), 1);
             continue;
         };

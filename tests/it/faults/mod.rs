@@ -11,3 +11,4 @@ mod stopped;
 mod strangers;
 mod suspended;
 mod threads;
+mod verify;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use crate::support::world::{PROGRAM, World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 27] = [
+const VERBS: [(&str, &str); 28] = [
     (
         "init",
         "Make a project that runs at once: a plan, a small program, and its own copy of the job scripts",
@@ -44,6 +44,7 @@ const VERBS: [(&str, &str); 27] = [
         "usage",
         "Show what trials asked for and what they used, and which request would have been enough",
     ),
+    ("verify", "Check that all files of a sweep are whole and fit together"),
     ("cancel", "Cancel the trials of a sweep that have not ended"),
     ("hold", "Hold the trials of a sweep that have not begun"),
     ("release", "Release the held trials of a sweep"),
@@ -81,6 +82,7 @@ Look:
   why        Show why trials stand as they do; without trials, what has happened to the sweep
   logs       Print what a trial printed
   usage      Show what trials asked for and what they used, and which request would have been enough
+  verify     Check that all files of a sweep are whole and fit together
 
 Answer:
   collect    Make one table of all results: a row a trial with its state, parameters and metrics
