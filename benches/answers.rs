@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hpcsweep::tree::{Tree, line};
+use hpcsweep::sweep::tree::{Tree, line};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hpcsweep");
 

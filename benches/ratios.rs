@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hpcsweep::tree::records::{End, Event, Outcome, Start};
-use hpcsweep::tree::{Tree, line};
+use hpcsweep::sweep::tree::records::{End, Event, Outcome, Start};
+use hpcsweep::sweep::tree::{Tree, line};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hpcsweep");
 

@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a bench prints, and fails loudly")]
 
 #[allow(dead_code, unused_imports, reason = "the library uses what no row here measures")]
-#[path = "../src/stats/mod.rs"]
+#[path = "../src/base/stats/mod.rs"]
 mod stats;
 
 use fastrand::Rng;

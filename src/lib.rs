@@ -23,59 +23,31 @@
 //! # }
 //! ```
 //!
-//! The rooms, bottom floor first; a room uses only rooms of lower floors (`tests/structure/tidy.rs` checks it):
+//! The rooms, the lowest first; a room uses only rooms above it in this table (`tests/structure/tidy.rs` checks it):
 //!
-//! | floor | rooms |
+//! | room | what is in it |
 //! |---|---|
-//! | 0 | [`cause`], [`fault`], [`words`], [`units`], [`stats`] |
-//! | 1 | [`host`] |
-//! | 2 | [`document`], [`idset`], [`hostlist`], [`plan`], [`site`], [`rank`], [`devices`], [`gpu`], [`sync`], [`train`] |
-//! | 3 | [`graph`], [`tree`] |
-//! | 4 | [`scheduler`], [`attempt`] |
-//! | 5 | [`render`], [`standing`], [`status`] |
-//! | 6 | [`submit`], [`collect`], [`doctor`], [`project`], [`worker`], [`pull`], [`watch`], [`select`], [`usage`], [`analysis`], [`plot`], [`report`] |
-//! | 7 | [`cli`] |
+//! | [`base`] | this machine, faults and their causes, words, units, lists, statistics |
+//! | [`train`] | training as arithmetic |
+//! | [`plan`] | documents, plans, site profiles: text in, a plan or all faults out |
+//! | [`cluster`] | schedulers, job scripts, ranks, devices, the graph of dependent jobs |
+//! | [`sweep`] | the results tree, how an attempt ends, how each trial stands |
+//! | [`run`] | workers and their ranks, agents, syncs |
+//! | [`submit`] | arrays, agents and this machine as targets, control, snapshots, merging |
+//! | [`answers`] | selection, tables, statistics, usage, plots, reports, `watch` |
+//! | [`cli`] | one module a verb: arguments in, text and JSON out |
 
-pub mod cause;
-pub mod fault;
-mod stats;
-pub mod units;
-pub mod words;
-
-pub mod host;
-
-mod devices;
-mod document;
-mod gpu;
-pub mod hostlist;
-pub mod idset;
+pub mod answers;
+pub mod base;
+pub mod cli;
+pub mod cluster;
 pub mod plan;
-pub mod rank;
-pub mod site;
-pub mod sync;
+pub mod run;
+pub mod submit;
+pub mod sweep;
 pub mod train;
 
-mod graph;
-pub mod tree;
-
-mod attempt;
-pub mod scheduler;
-
-pub mod render;
-mod standing;
-pub mod status;
-
-mod analysis;
-pub mod collect;
-mod doctor;
-mod plot;
-mod project;
-pub mod pull;
-mod report;
-mod select;
-pub mod submit;
-mod usage;
-pub mod watch;
-pub mod worker;
-
-pub mod cli;
+// The names that programs of others use.
+pub use base::host;
+pub use run::pull;
+pub use sweep::tree;

@@ -165,11 +165,11 @@ fn hyperqueue(tmp: &Path, n: usize, slots: usize) -> f64 {
 
 /// Trials that are a function of this process: claimed and recorded.
 fn in_process(tmp: &Path) {
-    use hpcsweep::pull::solo;
+    use hpcsweep::run::pull::solo;
     use hpcsweep::submit::Source;
     use hpcsweep::submit::pilots::deal;
     println!("no-op functions in this process, claimed and recorded, a second (bound 5000)");
-    let vars = hpcsweep::host::vars::snapshot();
+    let vars = hpcsweep::base::host::vars::snapshot();
     let rate = |n: usize| {
         let path = tmp.join("noop.toml");
         let text = format!(
@@ -178,7 +178,7 @@ fn in_process(tmp: &Path) {
         );
         std::fs::write(&path, text).unwrap();
         forget(tmp);
-        let (source, site) = (Source::read(&path).unwrap(), hpcsweep::site::Site::default());
+        let (source, site) = (Source::read(&path).unwrap(), hpcsweep::plan::site::Site::default());
         let templates = source.templates(None, &site).unwrap();
         let asked = deal::DealOptions { serves: true, ..deal::DealOptions::default() };
         let tree = deal::deal(&source, &site, &templates, &asked, &vars, || false).unwrap().tree;
@@ -298,7 +298,7 @@ fn sharing(tmp: &Path) {
     let makespan = |name: &str, n: usize, each: f64, more: &str| {
         let plan = plan(tmp, name, &code(each), &format!("{more}{}", axis(n)));
         forget(tmp);
-        let since = hpcsweep::host::clock::now();
+        let since = hpcsweep::base::host::clock::now();
         let mut all: Vec<Child> = Vec::new();
         for i in 0..4 {
             let mut command = agent(tmp, &plan, 1);

@@ -1,8 +1,8 @@
 //! Output of the programs of schedulers and launchers.
 
-use hpcsweep::scheduler::launch;
-use hpcsweep::scheduler::pbs::{commands as pbs, jobs, server};
-use hpcsweep::scheduler::slurm::{commands as slurm, versions};
+use hpcsweep::cluster::scheduler::launch;
+use hpcsweep::cluster::scheduler::pbs::{commands as pbs, jobs, server};
+use hpcsweep::cluster::scheduler::slurm::{commands as slurm, versions};
 
 use crate::text::text;
 

@@ -6,11 +6,14 @@ use std::fmt::{Debug, Display};
 use std::fs;
 use std::path::Path;
 
-use hpcsweep::fault::Fault;
-use hpcsweep::idset::{ArraySpec, IdSet, JobRef, Part};
+use hpcsweep::base::fault::Fault;
+use hpcsweep::base::hostlist;
+use hpcsweep::base::idset::{ArraySpec, IdSet, JobRef, Part};
+use hpcsweep::base::units;
+use hpcsweep::cluster::rank;
+use hpcsweep::cluster::render::Templates;
+use hpcsweep::plan::site;
 use hpcsweep::plan::{self, CommandTemplate, Plan};
-use hpcsweep::render::Templates;
-use hpcsweep::{hostlist, rank, site, units};
 
 /// Calls `with` where the bytes are text.
 pub(crate) fn text(bytes: &[u8], with: impl FnOnce(&str)) {

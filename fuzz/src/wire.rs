@@ -2,11 +2,11 @@
 
 use std::io::Cursor;
 
-use hpcsweep::sync::frame::{Answer, Request};
-use hpcsweep::sync::peers::Alone;
-use hpcsweep::sync::serve::serve_one;
-use hpcsweep::worker::process::lines::parse_lenient;
-use hpcsweep::worker::ranks::peers::{self, Down, Up};
+use hpcsweep::run::sync::frame::{Answer, Request};
+use hpcsweep::run::sync::peers::Alone;
+use hpcsweep::run::sync::serve::serve_one;
+use hpcsweep::run::worker::process::lines::parse_lenient;
+use hpcsweep::run::worker::ranks::peers::{self, Down, Up};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -81,7 +81,7 @@ pub(crate) fn metrics(bytes: &[u8]) {
 
 /// What a browser sends.
 pub(crate) fn web(bytes: &[u8]) {
-    if let Some(request) = hpcsweep::host::http::request(bytes) {
+    if let Some(request) = hpcsweep::base::host::http::request(bytes) {
         assert!(request.path.starts_with('/') && !request.path.contains(['?', ' ', '\r', '\n']));
     }
 }

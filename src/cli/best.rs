@@ -11,17 +11,17 @@ use super::out::aligned;
 use super::select::Select;
 use super::spark::Curves;
 use super::{Context, collect, sweeps};
-use crate::analysis::{
+use crate::answers::analysis::{
     self, Bounded, Left, Member, Over, Pareto, Place, Ranked, Ranking, Settings, Statistic, Why,
 };
-use crate::collect::{Goal, Table, Trial, UNREAD, text};
-use crate::fault::Fault;
-use crate::idset::IdSet;
+use crate::answers::collect::{Goal, Table, Trial, UNREAD, text};
+use crate::base::fault::Fault;
+use crate::base::idset::IdSet;
+use crate::base::stats::{self, Interval};
+use crate::base::words::{self, count, within};
 use crate::plan::value::float_json;
-use crate::stats::{self, Interval};
-use crate::tree::Tree;
-use crate::tree::records;
-use crate::words::{self, count, within};
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::records;
 
 /// Show the best settings by a metric, averaged over seeds and folds, with intervals
 #[derive(Debug, clap::Args)]

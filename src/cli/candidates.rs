@@ -9,12 +9,12 @@ use anyhow::Result;
 use clap::{Arg, Command, CommandFactory};
 
 use super::{Cli, Context, sweeps};
-use crate::cause::TABLE;
-use crate::collect;
-use crate::select::is_set;
-use crate::standing::State;
-use crate::status;
-use crate::tree::{Tree, table};
+use crate::answers::collect;
+use crate::answers::select::is_set;
+use crate::base::cause::TABLE;
+use crate::sweep::standing::State;
+use crate::sweep::status;
+use crate::sweep::tree::{Tree, table};
 
 /// Candidates of numbers at most.
 const MOST: usize = 100;

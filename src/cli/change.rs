@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use crate::fault::Fault;
+use crate::base::fault::Fault;
+use crate::base::units;
 use crate::submit::again;
-use crate::units;
 
 /// What retried trials ask for this time, in place of what the plan says.
 #[derive(Debug, Default, clap::Args)]

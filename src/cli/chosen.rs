@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 
 use super::Context;
-use crate::select::Wanted;
+use crate::answers::select::Wanted;
+use crate::base::words::count;
 use crate::submit::Source;
 use crate::submit::again::{self, Again};
 use crate::submit::grow::{self, Diff};
 use crate::submit::retry;
-use crate::tree::{Identity, Tree, table};
-use crate::words::count;
+use crate::sweep::tree::{Identity, Tree, table};
 
 /// The trials of a sweep that are to run again, and why others are not.
 pub(super) struct Chosen {

@@ -12,15 +12,15 @@ use super::metrics::CurveStatistics;
 use super::out::aligned;
 use super::spark::Curves;
 use super::{Context, collect, select};
-use crate::analysis::{self, Comparison, Left, Settings, Side, Statistic};
-use crate::collect::{Cell, Table, text};
-use crate::fault::Fault;
-use crate::idset::IdSet;
+use crate::answers::analysis::{self, Comparison, Left, Settings, Side, Statistic};
+use crate::answers::collect::{Cell, Table, text};
+use crate::answers::select::{Wanted, is_set};
+use crate::base::fault::Fault;
+use crate::base::idset::IdSet;
+use crate::base::stats::{self, Test};
+use crate::base::words::{self, count, ends, figures, within};
 use crate::plan::value::float_json;
-use crate::select::{Wanted, is_set};
-use crate::stats::{self, Test};
-use crate::status::Status;
-use crate::words::{self, count, ends, figures, within};
+use crate::sweep::status::Status;
 
 /// Compare two settings, sweeps or sets of trials by a metric, and in what they cost
 #[derive(Debug, clap::Args)]

@@ -10,10 +10,10 @@ use super::metrics::{CurveStatistics, Metrics};
 use super::out::aligned;
 use super::select::Select;
 use super::{Context, collect};
-use crate::analysis::{self, Effects, Method, Settings};
-use crate::collect::{Goal, Table};
-use crate::fault::Fault;
-use crate::words::{count, figures, ticked};
+use crate::answers::analysis::{self, Effects, Method, Settings};
+use crate::answers::collect::{Goal, Table};
+use crate::base::fault::Fault;
+use crate::base::words::{count, figures, ticked};
 
 /// Show which parameters matter for a metric, and which value of each is best
 #[derive(Debug, clap::Args)]

@@ -3,10 +3,10 @@
 use anyhow::Result;
 
 use super::Context;
-use crate::tree::Tree;
-use crate::words::count;
-use crate::worker::hooks::lost::{self, Witness};
-use crate::worker::hooks::sweep;
+use crate::base::words::count;
+use crate::run::worker::hooks::lost::{self, Witness};
+use crate::run::worker::hooks::sweep;
+use crate::sweep::tree::Tree;
 
 /// Calls the hooks of trials that are due and whose callers were lost, and says so.
 ///

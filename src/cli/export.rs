@@ -8,16 +8,16 @@ use serde_json::json;
 
 use super::submit::bar_style;
 use super::{Context, collect, sweeps};
-use crate::collect::sheet::Sheet;
-use crate::fault::Fault;
-use crate::host::archive::{Archive, Compression};
-use crate::host::{access, named};
-use crate::report::{Report, Taken};
-use crate::standing;
-use crate::status::Status;
-use crate::tree::Tree;
-use crate::tree::export::{self, About, Without};
-use crate::words::{count, thousands};
+use crate::answers::collect::sheet::Sheet;
+use crate::answers::report::{Report, Taken};
+use crate::base::fault::Fault;
+use crate::base::host::archive::{Archive, Compression};
+use crate::base::host::{access, named};
+use crate::base::words::{count, thousands};
+use crate::sweep::standing;
+use crate::sweep::status::Status;
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::export::{self, About, Without};
 
 /// Write a sweep as one archive: results tree, plan, code, table and report
 ///
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     access::make_for(identity.access());
     let site = context.site()?;
     let whom = (!args.offline).then_some((&site, &context.vars));
-    let mut status = crate::status::read(tree.clone(), identity.clone(), whom)?;
+    let mut status = crate::sweep::status::read(tree.clone(), identity.clone(), whom)?;
     let until = until(&status);
     let (beside, code) = beside(&mut status, until, context)?;
 
@@ -166,7 +166,8 @@ type File = (&'static str, Vec<u8>);
 
 /// The table and the report, and the exit code for what could not be read.
 fn beside(status: &mut Status, until: f64, context: &Context) -> Result<(Vec<File>, u8)> {
-    let sheet = Sheet::of_trials(crate::collect::table(std::slice::from_ref(status), &[])?);
+    let sheet =
+        Sheet::of_trials(crate::answers::collect::table(std::slice::from_ref(status), &[])?);
     let mut table = Vec::new();
     let name = collect::write_archived(&sheet, &mut table)?;
     let taken = Taken::start(&status.tree, false)?;

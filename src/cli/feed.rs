@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Context, ended, submit};
-use crate::fault::{self, Fault, Kind};
-use crate::host::access;
-use crate::scheduler::job as scheduler;
+use crate::base::fault::{self, Fault, Kind};
+use crate::base::host::access;
+use crate::cluster::scheduler::job as scheduler;
+use crate::run::worker::hooks::lost::Witness;
 use crate::submit::again::Again;
 use crate::submit::arrays::batch::{self, ArrayOptions, ArrayReport};
 use crate::submit::auto;
 use crate::submit::last;
-use crate::tree::Tree;
-use crate::tree::journal::Journal;
-use crate::tree::lock;
-use crate::tree::waves::{self, Feeder};
-use crate::worker::hooks::lost::Witness;
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::lock;
+use crate::sweep::tree::waves::{self, Feeder};
 
 /// Submit more of a sweep, from a job of it (job scripts call this)
 ///
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     args.token.iter().try_for_each(|token| tree.is_of(token))?;
     tree.trust_to_change()?;
     let (feeder, walltime_s) = own(&tree, args.array, &identity.name)?;
-    let told = scheduler::told_end(&context.vars).map(|end| end - crate::host::clock::now());
+    let told = scheduler::told_end(&context.vars).map(|end| end - crate::base::host::clock::now());
     let time = told.or(walltime_s.map(|seconds| seconds as f64));
     let time = time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let until = Instant::now() + time.map_or(PATIENCE, |time| time * 2 / 3);

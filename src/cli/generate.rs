@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::{Cli, Context, candidates};
-use crate::host::disk;
+use crate::base::host::disk;
 
 /// Write manual pages or shell completions (used by the installation), or what completes a word
 #[derive(Debug, clap::Args)]

@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::Context;
 use super::out::aligned;
-use crate::devices::ORDER;
-use crate::fault::Fault;
-use crate::gpu::{self, Choice, Naming, Wants};
-use crate::host::gpus::holds::{Holder, Holds};
-use crate::host::gpus::{self, Device};
-use crate::host::process;
-use crate::units;
+use crate::base::fault::Fault;
+use crate::base::host::gpus::holds::{Holder, Holds};
+use crate::base::host::gpus::{self, Device};
+use crate::base::host::process;
+use crate::base::units;
+use crate::cluster::devices::ORDER;
+use crate::cluster::gpu::{self, Choice, Naming, Wants};
 
 /// Show the GPUs of this host, or choose the best ones and hold them for a program
 #[derive(Debug, clap::Args)]
@@ -183,7 +183,7 @@ fn best(devices: &[Device], args: &Best, context: &Context) -> Result<u8> {
 
 fn say_if_busy(choice: &Choice, context: &Context) {
     if let Some(n) = choice.processes.filter(|n| *n > 0) {
-        let programs = crate::words::count(n as u64, "program");
+        let programs = crate::base::words::count(n as u64, "program");
         let say = format!("GPU {} is the best, though in use by {programs}", choice.index);
         context.out.say(&say);
     }

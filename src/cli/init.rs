@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::Context;
-use crate::project::{self, Template};
+use crate::cli::project::{self, Template};
 
 /// Make a project that runs at once: a plan, a small program, and its own copy of the job scripts
 #[derive(Debug, clap::Args)]

@@ -6,13 +6,13 @@ use anyhow::Result;
 
 use super::select::Select;
 use super::{Context, sweeps};
-use crate::fault::Fault;
-use crate::idset::IdSet;
-use crate::scheduler::order::Order;
-use crate::site::Site;
+use crate::base::fault::Fault;
+use crate::base::idset::IdSet;
+use crate::base::words;
+use crate::cluster::scheduler::order::Order;
+use crate::plan::site::Site;
 use crate::submit::control;
-use crate::tree::{Identity, Tree, deck, journal, lock};
-use crate::words;
+use crate::sweep::tree::{Identity, Tree, deck, journal, lock};
 
 /// Cancel the trials of a sweep that have not ended
 ///

@@ -7,9 +7,9 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::Context;
-use crate::fault::Fault;
-use crate::host::{Vars, disk, process, vars};
-use crate::scheduler::launch::{self, Line, Request, find};
+use crate::base::fault::Fault;
+use crate::base::host::{Vars, disk, process, vars};
+use crate::cluster::scheduler::launch::{self, Line, Request, find};
 
 /// Start a command once a rank of this PBS job (job scripts call this)
 ///

@@ -6,12 +6,12 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::{Context, collect, sweeps};
-use crate::collect::Source;
-use crate::host::disk;
-use crate::status::Status;
+use crate::answers::collect::Source;
+use crate::base::host::disk;
+use crate::base::words::count;
 use crate::submit::merge;
-use crate::tree::export::Without;
-use crate::words::count;
+use crate::sweep::status::Status;
+use crate::sweep::tree::export::Without;
 
 /// Join the results of one plan from several clusters, shards or copies into one sweep
 ///
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     let mut all: Vec<Status> = Vec::new();
     for (tree, identity) in sweeps::all(&args.sweeps, context)? {
-        all.push(crate::status::untouched(tree, identity)?);
+        all.push(crate::sweep::status::untouched(tree, identity)?);
     }
     let report = merge::merge(&all, args.plan.as_deref(), &args.without, &args.output)?;
     let sources: Vec<Source> = all.iter().map(Source::of).map(without_notes).collect();

@@ -3,8 +3,8 @@
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
-use crate::collect::Goal;
-use crate::collect::statistics::Statistic;
+use crate::answers::collect::Goal;
+use crate::answers::collect::statistics::Statistic;
 
 /// Statistics of learning curves as columns.
 #[derive(Debug, Clone, Default, Args)]
@@ -15,7 +15,7 @@ pub(super) struct CurveStatistics {
 }
 
 fn statistic(word: &str) -> Result<Statistic, String> {
-    word.parse().map_err(|fault: crate::fault::Fault| match fault.hint {
+    word.parse().map_err(|fault: crate::base::fault::Fault| match fault.hint {
         Some(hint) => format!("{}: {hint}", fault.sentence),
         None => fault.sentence,
     })
@@ -34,7 +34,7 @@ impl Metrics {
     /// As on the command line.
     pub(super) fn words(metric: &str, goal: Goal) -> String {
         let goal = if goal == Goal::Min { "--min" } else { "--max" };
-        format!("--metric {} {goal}", crate::words::sh_quote(metric))
+        format!("--metric {} {goal}", crate::base::words::sh_quote(metric))
     }
 }
 

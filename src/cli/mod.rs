@@ -23,6 +23,7 @@ mod metrics;
 mod out;
 mod plan;
 mod plot;
+mod project;
 mod pull;
 mod rehearsal;
 mod report;
@@ -55,10 +56,10 @@ use anyhow::Result;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::collect::sheet;
-use crate::host::{Vars, disk, signal, vars};
-use crate::plot::Draw;
-use crate::site::Site;
+use crate::answers::collect::sheet;
+use crate::answers::plot::Draw;
+use crate::base::host::{Vars, disk, signal, vars};
+use crate::plan::site::Site;
 
 use out::Out;
 
@@ -129,7 +130,7 @@ impl Context {
     /// # Errors
     /// With all faults of all profiles at once.
     fn site(&self) -> Result<Site> {
-        crate::site::load(&self.vars, &read_profile, share().as_deref())
+        crate::plan::site::load(&self.vars, &read_profile, share().as_deref())
     }
 }
 
@@ -171,11 +172,11 @@ pub fn main() -> ExitCode {
 /// would make every start of the light program slower.
 pub fn main_as_worker(args: &[&str]) -> ExitCode {
     #[cfg(feature = "tables")]
-    let typed: Option<sheet::Write> = Some(crate::collect::typed::write);
+    let typed: Option<sheet::Write> = Some(crate::answers::collect::typed::write);
     #[cfg(not(feature = "tables"))]
     let typed = None;
     #[cfg(feature = "pictures")]
-    let draw: Option<Draw> = Some(crate::plot::picture::write);
+    let draw: Option<Draw> = Some(crate::answers::plot::picture::write);
     #[cfg(not(feature = "pictures"))]
     let draw = None;
     let name = std::iter::once("hpcsweep");
@@ -234,7 +235,7 @@ fn run(args: Vec<OsString>, typed: Option<sheet::Write>, draw: Option<Draw>) -> 
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             out::error(&error);
-            ExitCode::from(crate::fault::exit_code(&error))
+            ExitCode::from(crate::base::fault::exit_code(&error))
         }
     }
 }

@@ -14,10 +14,10 @@ use ratatui::crossterm::terminal::{
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
-use crate::fault::{Fault, Kind};
-use crate::host::disk;
-use crate::tree::to_json_line;
-use crate::words;
+use crate::base::fault::{Fault, Kind};
+use crate::base::host::disk;
+use crate::base::words;
+use crate::sweep::tree::to_json_line;
 
 /// The two streams, and how much talk is wanted.
 pub(super) struct Out {

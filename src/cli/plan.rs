@@ -10,16 +10,16 @@ use serde_json::json;
 use super::out::aligned;
 use super::target::Target;
 use super::{Context, script, warnings};
-use crate::collect::text;
-use crate::graph::{self, Mapping};
+use crate::answers::collect::text;
+use crate::base::words::{count, thousands};
+use crate::cluster::graph::{self, Mapping};
 use crate::plan::Mode;
 use crate::submit::arrays::mapping::Mapped;
 use crate::submit::arrays::scripts::Shown;
 use crate::submit::learn;
 use crate::submit::pilots::PilotOptions;
 use crate::submit::preview::{self, Hours, Preview};
-use crate::tree::shard::Shard;
-use crate::words::{count, thousands};
+use crate::sweep::tree::shard::Shard;
 
 /// Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing
 #[derive(Debug, clap::Args)]

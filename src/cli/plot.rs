@@ -11,12 +11,12 @@ use super::best::{Repeats, meant};
 use super::select::Select;
 use super::sibling::become_worker;
 use super::{Context, collect, sweeps};
-use crate::collect::{self as results, Goal, Table};
-use crate::fault::Fault;
-use crate::host::named;
-use crate::plot::term::Room;
-use crate::plot::{self, Band, Figure, Form, Size, Wish};
-use crate::words::ticked;
+use crate::answers::collect::{self as results, Goal, Table};
+use crate::answers::plot::term::Room;
+use crate::answers::plot::{self, Band, Figure, Form, Size, Wish};
+use crate::base::fault::Fault;
+use crate::base::host::named;
+use crate::base::words::ticked;
 
 /// What a picture shows
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -7,25 +7,25 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::{Context, collect, ended, sweeps};
-use crate::fault::Fault;
-use crate::host::signal::Signals;
-use crate::host::{access, disk, process};
-use crate::pull::agent::{self, News, Options, Report};
-use crate::pull::{program, solo};
-use crate::render::Templates;
-use crate::site::{SchedulerKind, Site};
+use crate::base::fault::Fault;
+use crate::base::host::signal::Signals;
+use crate::base::host::{access, disk, process};
+use crate::base::words::{count, duration};
+use crate::cluster::render::Templates;
+use crate::plan::site::{SchedulerKind, Site};
+use crate::run::pull::agent::{self, News, Options, Report};
+use crate::run::pull::{program, solo};
+use crate::run::worker::hooks::lost::Witness;
+use crate::run::worker::process::child;
 use crate::submit::Source;
 use crate::submit::again::Again;
 use crate::submit::auto;
 use crate::submit::grow;
 use crate::submit::pilots;
 use crate::submit::pilots::deal;
-use crate::tree::ledger::Ledger;
-use crate::tree::records::Outcome;
-use crate::tree::{Tree, deck};
-use crate::words::{count, duration};
-use crate::worker::hooks::lost::Witness;
-use crate::worker::process::child;
+use crate::sweep::tree::ledger::Ledger;
+use crate::sweep::tree::records::Outcome;
+use crate::sweep::tree::{Tree, deck};
 
 /// Runs an agent for a sweep's folder, or for a plan. It first creates the queue if there is none.
 ///
@@ -96,7 +96,7 @@ pub(super) fn serve(what: &str, options: &Options, retry: bool, context: &Contex
     let report = match served {
         Ok(report) => report,
         Err(error) => {
-            let code = crate::fault::exit_code(&error);
+            let code = crate::base::fault::exit_code(&error);
             let words = serde_json::json!({ "fault": format!("{error:#}"), "exit_code": code });
             return match out.line_now(format!("{words}\n").as_bytes()) {
                 Ok(()) => Ok(code),

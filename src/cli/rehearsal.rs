@@ -7,16 +7,16 @@ use anyhow::Result;
 
 use super::out::aligned;
 use super::{Context, out, plan};
+use crate::base::words::{count, short};
+use crate::cluster::render::Templates;
+use crate::cluster::scheduler;
 use crate::plan::Plan;
-use crate::render::Templates;
-use crate::scheduler;
-use crate::site::{SchedulerKind, Site};
+use crate::plan::site::{SchedulerKind, Site};
 use crate::submit::arrays::batch::ArrayOptions;
 use crate::submit::arrays::scripts::Scripts;
 use crate::submit::rehearsal::{self, How, Rehearsal, Runs};
 use crate::submit::{Source, local, pilots, preview};
-use crate::tree::waves::Array;
-use crate::words::{count, short};
+use crate::sweep::tree::waves::Array;
 
 /// Trials that are shown at most.
 const MOST: usize = 40;

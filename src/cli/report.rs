@@ -12,18 +12,18 @@ use nix::sys::signal::Signal;
 use super::select::{Named, Select};
 use super::watch::seconds;
 use super::{Context, collect, out, sweeps};
-use crate::collect::Goal;
-use crate::fault::{self, Fault, Kind};
-use crate::host::http::Server;
-use crate::host::signal::Signals;
-use crate::host::{clock, named, threads, vars};
-use crate::report::live::{self, Live};
-use crate::report::{MetricWish, Report, Taken};
-use crate::select::Wanted;
-use crate::status::told::{Asking, Told};
-use crate::status::{self, Status};
-use crate::tree::{Identity, Tree};
-use crate::words::{count, thousands};
+use crate::answers::collect::Goal;
+use crate::answers::report::live::{self, Live};
+use crate::answers::report::{MetricWish, Report, Taken};
+use crate::answers::select::Wanted;
+use crate::base::fault::{self, Fault, Kind};
+use crate::base::host::http::Server;
+use crate::base::host::signal::Signals;
+use crate::base::host::{clock, named, threads, vars};
+use crate::base::words::{count, thousands};
+use crate::sweep::status::told::{Asking, Told};
+use crate::sweep::status::{self, Status};
+use crate::sweep::tree::{Identity, Tree};
 
 /// Write a sweep as one HTML file: summary, charts, failures, cost, and the table
 ///

@@ -8,17 +8,17 @@ use serde_json::Value;
 
 use super::out::aligned;
 use super::{Context, sweeps};
-use crate::collect::{self, is_gpu_sample, text};
-use crate::host::access;
+use crate::answers::collect::{self, is_gpu_sample, text};
+use crate::base::host::access;
+use crate::base::words::count;
+use crate::cluster::render::Templates;
+use crate::plan::site::Site;
 use crate::plan::value::json_float;
-use crate::render::Templates;
-use crate::site::Site;
 use crate::submit::Source;
 use crate::submit::arrays::batch;
 use crate::submit::local::{self, LocalOptions};
 use crate::submit::reproduce::{self, Reproduction};
-use crate::tree::records::{self, Outcome};
-use crate::words::count;
+use crate::sweep::tree::records::{self, Outcome};
 
 /// Hands the trial to a scheduler.
 pub(super) type Submit<'a> = &'a dyn Fn(&batch::ArrayOptions, &Source, &Templates) -> Result<u8>;
@@ -95,7 +95,11 @@ struct Metric {
 }
 
 /// Compares both results.
-fn compare(original: &crate::tree::Tree, own: &Reproduction, trial: u64) -> Result<Compared> {
+fn compare(
+    original: &crate::sweep::tree::Tree,
+    own: &Reproduction,
+    trial: u64,
+) -> Result<Compared> {
     let (record, _) = records::of_trial(&own.tree, trial)?;
     let done = record.outcome() == Some(Outcome::Done);
     let mut compared = Compared {

@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             Way::Arrays(kind) => (None, Some(kind)),
             Way::Here => (None, None),
         };
-        let kind = kind.unwrap_or(crate::site::SchedulerKind::Local);
+        let kind = kind.unwrap_or(crate::plan::site::SchedulerKind::Local);
         let asked = Asked { pull, here, max_running, json: args.json };
         return rehearsal::show(&source, &site, kind, &templates, &asked, context).map(|()| 0);
     }

@@ -3,7 +3,8 @@
 use anyhow::Result;
 
 use super::Context;
-use crate::{plan, site};
+use crate::plan;
+use crate::plan::site;
 
 /// Print the JSON schema of plans or of site profiles, for editors
 #[derive(Debug, clap::Args)]

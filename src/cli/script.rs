@@ -6,10 +6,10 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::Context;
-use crate::fault::Fault;
-use crate::host::{clock, disk, process, vars};
+use crate::base::fault::Fault;
+use crate::base::host::{clock, disk, process, vars};
+use crate::run::worker::process::prepare;
 use crate::submit::Source;
-use crate::worker::process::prepare;
 
 /// How a script learns that its plan is wanted; see `hpcsweep.jobs` of the Python module.
 const SCRIPT: &str = "HPCSWEEP_SCRIPT";

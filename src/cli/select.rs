@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::Context;
-use crate::fault::Fault;
-use crate::select::{Wanted, is_set};
-use crate::status::Status;
-use crate::tree::{Identity, Tree};
+use crate::answers::select::{Wanted, is_set};
+use crate::base::fault::Fault;
+use crate::sweep::status::Status;
+use crate::sweep::tree::{Identity, Tree};
 
 /// Which trials of a sweep a verb is about.
 #[derive(Debug, Default, clap::Args)]

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use crate::fault::Fault;
-use crate::host::process;
-use crate::worker::process::launch;
+use crate::base::fault::Fault;
+use crate::base::host::process;
+use crate::run::worker::process::launch;
 
 /// Becomes the program beside this one, which runs the same command line behind `verb`. Returns only if that fails: `what` is
 /// what that program does, and `instead` what can be done without it.

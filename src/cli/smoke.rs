@@ -7,20 +7,20 @@ use std::str::FromStr;
 use anyhow::Result;
 
 use super::Context;
-use crate::collect;
-use crate::fault::Fault;
-use crate::host::{Vars, clock, disk, process};
+use crate::answers::collect;
+use crate::base::fault::Fault;
+use crate::base::host::{Vars, clock, disk, process};
+use crate::base::words::{count, duration};
+use crate::cluster::render::Templates;
 use crate::plan::Resources;
-use crate::pull::{agent, program};
-use crate::render::Templates;
-use crate::site::Site;
+use crate::plan::site::Site;
+use crate::run::pull::{agent, program};
 use crate::submit::Source;
 use crate::submit::local::{self, LocalOptions, News};
 use crate::submit::pilots::deal;
 use crate::submit::preview;
-use crate::tree::records::{self, Outcome};
-use crate::tree::{Identity, Tree};
-use crate::words::{count, duration};
+use crate::sweep::tree::records::{self, Outcome};
+use crate::sweep::tree::{Identity, Tree};
 
 /// Which trials are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,7 +177,7 @@ fn try_function(
 
 /// Shows the metrics of the tree's trials: whether all of them are done.
 fn say_metrics(tree: Tree, identity: Identity, context: &Context) -> Result<bool> {
-    let table = collect::collect(vec![crate::status::read(tree, identity, None)?])?;
+    let table = collect::collect(vec![crate::sweep::status::read(tree, identity, None)?])?;
     for row in &table.rows {
         let metrics: Vec<String> = (table.first_metric..table.columns.len())
             .map(|c| format!("{}={}", table.columns[c], table.cell(row, c).text()))

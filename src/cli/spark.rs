@@ -6,12 +6,12 @@ use anyhow::Result;
 
 use super::Context;
 use super::collect::gathered;
-use crate::collect::points;
-use crate::collect::statistics::Statistic;
-use crate::collect::{self, Table};
-use crate::plot::{self, spark};
-use crate::status::{self, Status};
-use crate::tree::{Identity, Tree};
+use crate::answers::collect::points;
+use crate::answers::collect::statistics::Statistic;
+use crate::answers::collect::{self, Table};
+use crate::answers::plot::{self, spark};
+use crate::sweep::status::{self, Status};
+use crate::sweep::tree::{Identity, Tree};
 
 /// The sweeps of a table. Of their records those are read whose curves are wanted.
 pub(super) struct Curves(Vec<(Tree, Identity)>);

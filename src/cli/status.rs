@@ -11,19 +11,19 @@ use super::logs::output::Output;
 use super::out::aligned;
 use super::select::{Named, Select};
 use super::{Context, logs, sweeps};
-use crate::cause::{group, log};
-use crate::collect::{self, unread_words};
-use crate::standing::{Standing, State};
-use crate::status::folders::OtherFolder;
-use crate::status::gpus::IdleGpu;
-use crate::status::pilots::Pilots;
-use crate::status::{self, Status};
+use crate::answers::collect::{self, unread_words};
+use crate::base::cause::{group, log};
+use crate::base::words::{count, duration, sh_quote};
 use crate::submit::arrays::wave::Waves;
-use crate::tree::damage::{self, Damaged};
-use crate::tree::records::{self, Record};
-use crate::tree::shard::Shards;
-use crate::tree::table::Row;
-use crate::words::{count, duration, sh_quote};
+use crate::sweep::standing::{Standing, State};
+use crate::sweep::status::folders::OtherFolder;
+use crate::sweep::status::gpus::IdleGpu;
+use crate::sweep::status::pilots::Pilots;
+use crate::sweep::status::{self, Status};
+use crate::sweep::tree::damage::{self, Damaged};
+use crate::sweep::tree::records::{self, Record};
+use crate::sweep::tree::shard::Shards;
+use crate::sweep::tree::table::Row;
 
 /// Show how a sweep stands: counts by state, what failed and why
 ///

@@ -13,21 +13,21 @@ use super::{
     Context, chosen, collect, ended, out, pull, rehearsal, reproduce, script, smoke, sweeps,
     warnings,
 };
-use crate::fault::Fault;
+use crate::base::fault::Fault;
+use crate::base::words::{count, duration, short};
+use crate::cluster::render::Templates;
+use crate::cluster::scheduler::Room;
+use crate::plan::site::{SchedulerKind, Site};
 use crate::plan::{MOST_SLOTS, Mode};
-use crate::render::Templates;
-use crate::scheduler::Room;
-use crate::site::{SchedulerKind, Site};
+use crate::run::worker::hooks::lost::Witness;
 use crate::submit::Source;
 use crate::submit::again::Again;
 use crate::submit::arrays::batch;
 use crate::submit::auto;
 use crate::submit::local::{self, News};
 use crate::submit::pilots;
-use crate::tree::records::Outcome;
-use crate::tree::shard::Shard;
-use crate::words::{count, duration, short};
-use crate::worker::hooks::lost::Witness;
+use crate::sweep::tree::records::Outcome;
+use crate::sweep::tree::shard::Shard;
 
 /// Submit a plan to Slurm or PBS as job arrays, or run it on this machine
 ///
@@ -415,7 +415,7 @@ pub(super) fn bar_style(template: &str) -> ProgressStyle {
 }
 
 /// The parameters of a trial in a few words, for a line of progress.
-fn parameters(row: &crate::tree::table::Row) -> String {
+fn parameters(row: &crate::sweep::tree::table::Row) -> String {
     let parameters = &row.params;
     let mut words: Vec<String> = parameters
         .iter()

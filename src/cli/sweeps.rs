@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::Context;
-use crate::fault::{self, Fault};
-use crate::host::access::Shared;
-use crate::host::{access, disk};
-use crate::site::Site;
+use crate::base::fault::{self, Fault};
+use crate::base::host::access::Shared;
+use crate::base::host::{access, disk};
+use crate::plan::site::Site;
 use crate::submit::{self, Source};
-use crate::tree::{Identity, Tree};
+use crate::sweep::tree::{Identity, Tree};
 
 /// The sweeps named by folders, plan files or globs; with nothing named, those of this folder, else the one submitted last
 /// (below this folder, if there is one).

@@ -2,8 +2,8 @@
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, Error, FromArgMatches};
 
-use crate::scheduler;
-use crate::site::{SchedulerKind, Site};
+use crate::cluster::scheduler;
+use crate::plan::site::{SchedulerKind, Site};
 
 /// The target that was named: `HERE` with this machine among the options, for a verb that submits; else for one
 /// that shows.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::Context;
-use crate::render;
+use crate::cluster::render;
 
 /// Write the templates of the job scripts, for editing
 #[derive(Debug, clap::Args)]

@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::out::aligned;
 use super::select::Select;
 use super::{Context, sweeps};
-use crate::fault::Fault;
-use crate::status::{self, Status};
-use crate::units::{memory_text, walltime_text};
-use crate::usage::{self, AllHours, Enough, Hours, Learnt, Report, Shape, Spread, Taken};
-use crate::words::count;
+use crate::answers::usage::{self, AllHours, Enough, Hours, Learnt, Report, Shape, Spread, Taken};
+use crate::base::fault::Fault;
+use crate::base::units::{memory_text, walltime_text};
+use crate::base::words::count;
+use crate::sweep::status::{self, Status};
 
 /// Show what trials asked for and what they used, and which request would have been enough
 ///

@@ -6,8 +6,8 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::{Context, sweeps};
-use crate::status::verify::{self, Finding};
-use crate::words::count;
+use crate::base::words::count;
+use crate::sweep::status::verify::{self, Finding};
 
 /// Check that all files of a sweep are whole and fit together
 ///

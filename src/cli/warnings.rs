@@ -1,12 +1,12 @@
 //! What of a plan is probably not meant: trials that are equal, and rules that leave out nothing.
 
 use super::Context;
-use crate::host::disk;
-use crate::idset::IdSet;
+use crate::base::host::disk;
+use crate::base::idset::IdSet;
+use crate::base::words::{count, short};
 use crate::plan::Plan;
+use crate::run::worker::process::starting;
 use crate::submit::Source;
-use crate::words::{count, short};
-use crate::worker::process::starting;
 
 /// Groups of equal trials, and rules, that are named.
 const MOST_NAMED: usize = 5;

@@ -6,16 +6,16 @@ use anyhow::Result;
 
 use super::out::{self, Out};
 use super::{Context, pull};
-use crate::fault::Fault;
-use crate::host::{Vars, access, vars};
+use crate::base::fault::Fault;
+use crate::base::host::{Vars, access, vars};
+use crate::base::units::{WALLTIME_FORMS, parse_walltime};
+use crate::cluster::rank;
+use crate::cluster::scheduler::JobTime;
 use crate::plan::{MOST_SLOTS, Resources};
-use crate::pull::agent::Options;
-use crate::rank;
-use crate::scheduler::JobTime;
-use crate::tree::Tree;
-use crate::units::{WALLTIME_FORMS, parse_walltime};
-use crate::worker::process::prepare;
-use crate::worker::{self, Request, Which};
+use crate::run::pull::agent::Options;
+use crate::run::worker::process::prepare;
+use crate::run::worker::{self, Request, Which};
+use crate::sweep::tree::Tree;
 
 /// Run one trial as one of its ranks (job scripts call this)
 ///
@@ -117,7 +117,7 @@ pub(super) fn run(args: Args, context: Context) -> Result<u8> {
         access::share_with_group();
     }
     if args.guard {
-        crate::pull::places::guard::stand();
+        crate::run::pull::places::guard::stand();
         return Ok(0);
     }
     if let Some(file) = &args.command {

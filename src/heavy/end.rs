@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hpcsweep::host::disk;
-use hpcsweep::worker::process::launch::VERSION_VARIABLE;
-use hpcsweep::worker::process::program::LOST_PEERS;
+use hpcsweep::base::host::disk;
+use hpcsweep::run::worker::process::launch::VERSION_VARIABLE;
+use hpcsweep::run::worker::process::program::LOST_PEERS;
 use nix::libc;
 
 static REASON: OnceLock<PathBuf> = OnceLock::new();

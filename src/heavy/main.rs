@@ -23,7 +23,7 @@ mod train;
 
 use std::process::ExitCode;
 
-use hpcsweep::worker::process::launch::VERSION_VARIABLE;
+use hpcsweep::run::worker::process::launch::VERSION_VARIABLE;
 
 #[expect(
     clippy::print_stdout,
@@ -31,7 +31,7 @@ use hpcsweep::worker::process::launch::VERSION_VARIABLE;
     reason = "a program of its own speaks for itself"
 )]
 fn main() -> ExitCode {
-    hpcsweep::host::signal::ignore_file_size();
+    hpcsweep::base::host::signal::ignore_file_size();
     let own_version = env!("CARGO_PKG_VERSION");
     if let Ok(theirs) = std::env::var(VERSION_VARIABLE)
         && theirs != own_version
@@ -95,7 +95,7 @@ fn refuse(sentence: &str, hint: &str) -> ExitCode {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "error: {sentence}\nhint: {hint}");
     if let Some(reason) = std::env::var_os("HPCSWEEP_REASON") {
-        let _ = hpcsweep::host::disk::append(
+        let _ = hpcsweep::base::host::disk::append(
             std::path::Path::new(&reason),
             format!("{sentence}; hint: {hint}\n").as_bytes(),
         );

@@ -14,17 +14,17 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use hpcsweep::fault::{Fault, Kind};
-use hpcsweep::host::signal::Signals;
-use hpcsweep::host::{disk, process, threads};
-use hpcsweep::sync::absent;
-use hpcsweep::sync::frame::{Answer, Request};
-use hpcsweep::sync::peers::Peers;
-use hpcsweep::sync::serve::serve_one;
-use hpcsweep::tree::records::UNREAD;
-use hpcsweep::worker::process::heavy::SyncJob;
-use hpcsweep::worker::process::lines::Lines;
-use hpcsweep::worker::ranks::rows;
+use hpcsweep::base::fault::{Fault, Kind};
+use hpcsweep::base::host::signal::Signals;
+use hpcsweep::base::host::{disk, process, threads};
+use hpcsweep::run::sync::absent;
+use hpcsweep::run::sync::frame::{Answer, Request};
+use hpcsweep::run::sync::peers::Peers;
+use hpcsweep::run::sync::serve::serve_one;
+use hpcsweep::run::worker::process::heavy::SyncJob;
+use hpcsweep::run::worker::process::lines::Lines;
+use hpcsweep::run::worker::ranks::rows;
+use hpcsweep::sweep::tree::records::UNREAD;
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value};
 

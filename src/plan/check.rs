@@ -6,8 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::document::Reader;
-use crate::fault::Fault;
+use crate::base::fault::Fault;
+use crate::base::units;
+use crate::base::words;
+use crate::plan::document::Reader;
 use crate::plan::expansion::exclude::Rule;
 use crate::plan::expansion::expand::Expanded;
 use crate::plan::expansion::layout::Form;
@@ -22,8 +24,6 @@ use crate::plan::templates::places::Places;
 use crate::plan::templates::template::Template;
 use crate::plan::trial::{TaskId, Trial};
 use crate::plan::value::variable_of;
-use crate::units;
-use crate::words;
 
 pub(crate) use crate::plan::templates::command::CommandTemplate;
 

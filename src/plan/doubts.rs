@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::document::form::for_shells;
 use crate::plan::Plan;
+use crate::plan::document::form::for_shells;
 use crate::plan::templates::command::argument_name;
 use crate::plan::templates::template::Template;
 use crate::plan::value::Value;

@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use crate::document::{Entry, Reader, entries};
-use crate::host::access::{Readers, Shared};
+use crate::base::host::access::{Readers, Shared};
+use crate::base::words;
 use crate::plan::check;
+use crate::plan::document::{Entry, Reader, entries};
 use crate::plan::expansion::axes::{self, Group, Special};
 use crate::plan::expansion::exclude::{self, Rule};
 use crate::plan::expansion::expand::{self, Sheet};
@@ -23,7 +24,6 @@ use crate::plan::sections::sweep::{self, Sweep};
 use crate::plan::sections::{container, feeder, hooks, metrics, pull, run, train};
 use crate::plan::templates::places::Places;
 use crate::plan::trial::Trial;
-use crate::words;
 
 /// A plan that has passed all checks, with the defaults of the keys that it leaves out.
 #[derive(Debug, Clone)]
@@ -122,7 +122,7 @@ struct Written {
 /// Reads a plan; `name` is the name of its file in messages.
 ///
 /// # Errors
-/// Returns [`crate::fault::Faults`] with everything that is wrong with it.
+/// Returns [`crate::base::fault::Faults`] with everything that is wrong with it.
 pub fn parse(text: &str, name: &str) -> anyhow::Result<Plan> {
     parse_with(text, name, &listed::no_files)
 }
@@ -380,7 +380,7 @@ const _: () = assert!(MAX_TRIALS < u32::MAX as u64);
 
 #[cfg(test)]
 mod tests {
-    use crate::host::gpus::DeviceId;
+    use crate::base::host::gpus::DeviceId;
     use crate::plan::testing::{check_faults, check_plan_faults, params, tasks};
     use crate::plan::{OnFailure, Resources};
 

@@ -8,6 +8,7 @@
 
 pub(crate) mod author;
 pub(crate) mod check;
+pub(crate) mod document;
 mod doubts;
 mod expansion;
 mod file;
@@ -15,6 +16,7 @@ pub(crate) mod key;
 mod run;
 mod schema;
 mod sections;
+pub mod site;
 mod templates;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -9,7 +9,7 @@ use super::author::Author;
 use super::sections::container::Container;
 use super::sections::hooks::Hooks;
 use super::sections::metrics::Metrics;
-use crate::fault::Fault;
+use crate::base::fault::Fault;
 
 /// The effect of a failed trial on the rest of its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +89,7 @@ pub struct Run {
     /// `function` or `train` says what runs.
     pub(crate) command: Vec<String>,
     /// The name of a function that the program which starts an agent calls with the parameters of a trial
-    /// (`crate::pull::solo`).
+    /// (`crate::run::pull::solo`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) function: Option<String>,
     /// The argument vector of the program that has `function`: agents without `--serve` become it, once for each

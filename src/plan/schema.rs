@@ -3,8 +3,8 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::document::section::described;
-use crate::document::{Row, form};
+use crate::plan::document::section::described;
+use crate::plan::document::{Row, form};
 use crate::plan::expansion::axes::REPLICATES;
 use crate::plan::expansion::sample::SAMPLE;
 use crate::plan::file::TABLES;

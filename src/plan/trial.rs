@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::sections::auto::Learns;
 use super::sections::resources::Resources;
 use super::value::Params;
-use crate::host::gpus::DeviceId;
+use crate::base::host::gpus::DeviceId;
 
 /// The name of a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

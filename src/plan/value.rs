@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use toml::de::DeValue;
 
-use crate::document::{Item, Reader, entries};
+use crate::plan::document::{Item, Reader, entries};
 
 /// One value of a parameter. Cheap to clone.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::fault::Fault;
-use crate::idset::IdSet;
+use crate::base::fault::Fault;
+use crate::base::idset::IdSet;
 use crate::plan::{OnFailure, Resources};
-use crate::standing::State;
-use crate::status::Status;
 use crate::submit::grow::{Diff, Todo};
-use crate::tree::waves::{Feeder, Repeat};
+use crate::sweep::standing::State;
+use crate::sweep::status::Status;
+use crate::sweep::tree::waves::{Feeder, Repeat};
 
 /// Trials that run again.
 #[derive(Debug, Default, Clone)]

@@ -5,27 +5,27 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
 
-use crate::attempt::repeat::{self, Case, Ground, Ruling};
-use crate::cause::Cause;
-use crate::fault;
-use crate::host::clock;
-use crate::idset::IdSet;
+use crate::base::cause::Cause;
+use crate::base::fault;
+use crate::base::host::clock;
+use crate::base::idset::IdSet;
+use crate::cluster::scheduler::Facts;
 use crate::plan::{OnFailure, Resources, Retry};
-use crate::scheduler::Facts;
-use crate::standing::{Standing, State};
-use crate::status::Status;
-use crate::status::hooks;
-use crate::status::progress::{self, Progress};
 use crate::submit::again::{self, Again};
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{self, Diff};
-use crate::tree::Tree;
-use crate::tree::deck;
-use crate::tree::journal::{Decision, Entry, Journal};
-use crate::tree::records::{self, Attempt, Decided as OfAgent, Outcome, Record};
-use crate::tree::requests::{Asker, Requests};
-use crate::tree::rulings::Rulings;
-use crate::tree::table::{self, Row};
+use crate::sweep::attempt::repeat::{self, Case, Ground, Ruling};
+use crate::sweep::standing::{Standing, State};
+use crate::sweep::status::Status;
+use crate::sweep::status::hooks;
+use crate::sweep::status::progress::{self, Progress};
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::deck;
+use crate::sweep::tree::journal::{Decision, Entry, Journal};
+use crate::sweep::tree::records::{self, Attempt, Decided as OfAgent, Outcome, Record};
+use crate::sweep::tree::requests::{Asker, Requests};
+use crate::sweep::tree::rulings::Rulings;
+use crate::sweep::tree::table::{self, Row};
 
 /// What a feeder is to do about a sweep.
 #[derive(Debug, Default)]

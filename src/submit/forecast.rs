@@ -3,14 +3,14 @@
 
 use anyhow::Result;
 
-use crate::fault::{self, Fault, Kind};
-use crate::host::Vars;
-use crate::scheduler::Wanted;
-use crate::site::{SchedulerKind, Site};
+use crate::base::fault::{self, Fault, Kind};
+use crate::base::host::Vars;
+use crate::base::words::{count, thousands};
+use crate::cluster::scheduler::Wanted;
+use crate::plan::site::{SchedulerKind, Site};
 use crate::submit::Source;
 use crate::submit::arrays::batch::Asked;
 use crate::submit::arrays::feeder;
-use crate::words::{count, thousands};
 
 /// What is to be expected.
 #[derive(Debug, Default)]
@@ -101,7 +101,7 @@ impl Forecast {
         }
         if let Some(start) = &self.start {
             let most = chain_s.map(|s| {
-                format!("; what starts then ends within {}", crate::units::walltime_text(s))
+                format!("; what starts then ends within {}", crate::base::units::walltime_text(s))
             });
             lines.push(format!("expected start: {start}{}", most.unwrap_or_default()));
         }

@@ -8,18 +8,18 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::Source;
-use crate::graph::shapes::Chains;
-use crate::host::disk;
-use crate::host::gpus::DeviceId;
+use crate::base::host::disk;
+use crate::base::host::gpus::DeviceId;
+use crate::base::words::{self, count};
+use crate::cluster::graph::shapes::Chains;
+use crate::cluster::render::{Templates, context};
 use crate::plan::author::Author;
+use crate::plan::site::Site;
 use crate::plan::{Learns, OnFailure, Params, Resources, TaskId, Trial, Value, key};
-use crate::render::{Templates, context};
-use crate::site::Site;
-use crate::tree::journal::Journal;
-use crate::tree::table::{self, Head, Row, RowOut};
-use crate::tree::terms::{self, Dropped};
-use crate::tree::{FORMAT, Tree, whole};
-use crate::words::{self, count};
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::table::{self, Head, Row, RowOut};
+use crate::sweep::tree::terms::{self, Dropped};
+use crate::sweep::tree::{FORMAT, Tree, whole};
 
 /// A trial that a wave or the executor may have to run.
 #[derive(Debug, Clone)]

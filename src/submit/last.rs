@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::fault::Fault;
-use crate::host::disk;
-use crate::site::SchedulerKind;
+use crate::base::fault::Fault;
+use crate::base::host::disk;
+use crate::plan::site::SchedulerKind;
 use crate::submit::Source;
-use crate::tree::Tree;
-use crate::tree::deck;
-use crate::tree::journal::Journal;
-use crate::tree::waves;
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::deck;
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::waves;
 
 /// Who got the trials of a sweep last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,10 +104,10 @@ fn parent(tree: &Tree) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::Mapping;
-    use crate::tree::FORMAT;
-    use crate::tree::journal::{Entry, Site, Writer};
-    use crate::tree::waves::Wave;
+    use crate::cluster::graph::Mapping;
+    use crate::sweep::tree::FORMAT;
+    use crate::sweep::tree::journal::{Entry, Site, Writer};
+    use crate::sweep::tree::waves::Wave;
 
     #[test]
     fn the_last_submission_is_the_way() {

@@ -4,17 +4,17 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::attempt::time::Reserve;
-use crate::cause::Cause;
-use crate::idset::IdSet;
+use crate::base::cause::Cause;
+use crate::base::idset::IdSet;
+use crate::base::units;
+use crate::base::words::count;
 use crate::plan::{Learn, Learns, Params, Plan, Resources, TaskId};
 use crate::submit::again::Again;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{Diff, Todo};
-use crate::tree::records::{Attempt, Outcome, Record};
-use crate::tree::waves::Learnt;
-use crate::units;
-use crate::words::count;
+use crate::sweep::attempt::time::Reserve;
+use crate::sweep::tree::records::{Attempt, Outcome, Record};
+use crate::sweep::tree::waves::Learnt;
 
 /// Of the trials with equal values, one of so many runs first.
 const SHARE: u64 = 10;

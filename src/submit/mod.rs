@@ -28,16 +28,16 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::fault::{Fault, Faults};
-use crate::host::access::{self, Access, Shared};
-use crate::host::{disk, vars};
+use crate::base::fault::{Fault, Faults};
+use crate::base::host::access::{self, Access, Shared};
+use crate::base::host::{disk, vars};
+use crate::cluster::render::Templates;
+use crate::cluster::scheduler::{self, Wanted};
 use crate::plan::author::Author;
+use crate::plan::site::{Ask, SchedulerKind, Site};
 use crate::plan::{self, Plan, Resources};
-use crate::render::Templates;
-use crate::scheduler::{self, Wanted};
-use crate::site::{Ask, SchedulerKind, Site};
-use crate::tree::Tree;
-use crate::tree::journal::Journal;
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::journal::Journal;
 pub(crate) use local::gpus::refuse_share;
 
 /// A plan as read from its file.
@@ -140,7 +140,8 @@ impl Source {
     /// When a template is not valid.
     pub fn templates(&self, named: Option<&Path>, site: &Site) -> Result<Templates> {
         let own = self.folder().join("templates");
-        let is_own = crate::render::EMBEDDED.iter().any(|(name, _)| own.join(name).is_file());
+        let is_own =
+            crate::cluster::render::EMBEDDED.iter().any(|(name, _)| own.join(name).is_file());
         let folder = named.map(Path::to_owned).or_else(|| is_own.then_some(own));
         Templates::load(folder.as_deref().or(site.templates.dir.as_deref()))
     }

@@ -6,19 +6,19 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::{Source, check_caps, refuse_share};
-use crate::graph::shapes::Shapes;
-use crate::graph::{self, Graph, Mapping, Node};
-use crate::host::gpus::DeviceId;
+use crate::base::host::gpus::DeviceId;
+use crate::base::units;
+use crate::cluster::graph::shapes::Shapes;
+use crate::cluster::graph::{self, Graph, Mapping, Node};
+use crate::cluster::render::Templates;
+use crate::cluster::scheduler::{self, Facts};
+use crate::plan::site::{SchedulerKind, Site};
 use crate::plan::{Params, Resources, TaskId};
-use crate::render::Templates;
-use crate::scheduler::{self, Facts};
-use crate::site::{SchedulerKind, Site};
 use crate::submit::arrays::mapping::{self, Mapped, Rules};
 use crate::submit::arrays::scripts::{Scripts, Shown};
 use crate::submit::arrays::wave;
 use crate::submit::pilots::{Ask, PilotOptions};
-use crate::tree::waves::{Array, Pilot};
-use crate::units;
+use crate::sweep::tree::waves::{Array, Pilot};
 
 /// A trial of the plan, as JSON shows it.
 #[derive(Debug, Serialize)]

@@ -8,11 +8,10 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{Source, check_caps, check_writable, refuse_share, wanted};
-use crate::host::{Vars, process, threads};
+use crate::base::host::{Vars, process, threads};
+use crate::cluster::scheduler::{self, Room, Wanted};
 use crate::plan::Resources;
-use crate::scheduler::{self, Room, Wanted};
-use crate::site::{SchedulerKind, Site};
-use crate::status::{self, Status};
+use crate::plan::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
 use crate::submit::arrays::batch::{ArrayOptions, Asked};
 use crate::submit::arrays::mapping::{Mapped, Rules};
@@ -27,11 +26,12 @@ use crate::submit::local::gpus::Devices;
 use crate::submit::pilots::{self, Ask, deal, hands};
 use crate::submit::preview::Hours;
 use crate::submit::{local, retry, snapshot};
-use crate::tree::journal::Journal;
-use crate::tree::ledger::Ledger;
-use crate::tree::records::Record;
-use crate::tree::waves::Array;
-use crate::tree::{Identity, Tree, deck, lock};
+use crate::sweep::status::{self, Status};
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::ledger::Ledger;
+use crate::sweep::tree::records::Record;
+use crate::sweep::tree::waves::Array;
+use crate::sweep::tree::{Identity, Tree, deck, lock};
 
 /// How a sweep is submitted.
 #[derive(Debug, Clone, Copy)]

@@ -9,15 +9,15 @@ use anyhow::Result;
 use super::again::{Again, Change};
 use super::merge::attempts;
 use super::{Source, grow};
-use crate::cause::Cause;
-use crate::fault::Fault;
-use crate::host::{copy, disk};
-use crate::tree::code::{self, Beside, Submission};
-use crate::tree::damage::Damage;
-use crate::tree::journal::Journal;
-use crate::tree::records::{self, Outcome, Record};
-use crate::tree::table::{self, Head, Row};
-use crate::tree::{Identity, Tree};
+use crate::base::cause::Cause;
+use crate::base::fault::Fault;
+use crate::base::host::{copy, disk};
+use crate::sweep::tree::code::{self, Beside, Submission};
+use crate::sweep::tree::damage::Damage;
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::records::{self, Outcome, Record};
+use crate::sweep::tree::table::{self, Head, Row};
+use crate::sweep::tree::{Identity, Tree};
 
 /// A trial that runs again.
 pub(crate) struct Reproduction {

@@ -5,20 +5,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use anyhow::Result;
 
 use super::Source;
-use crate::cause::Cause;
-use crate::fault::Fault;
-use crate::host::Vars;
-use crate::idset::IdSet;
-use crate::scheduler::job::array_of;
-use crate::site::{SchedulerKind, Site};
-use crate::status::{self, Status};
+use crate::base::cause::Cause;
+use crate::base::fault::Fault;
+use crate::base::host::Vars;
+use crate::base::idset::IdSet;
+use crate::cluster::scheduler::job::array_of;
+use crate::plan::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{self, Diff};
-use crate::tree::journal::Journal;
-use crate::tree::records::{Outcome, Record, Told};
-use crate::tree::waves::Ended;
-use crate::tree::{Identity, Tree, table};
+use crate::sweep::status::{self, Status};
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::records::{Outcome, Record, Told};
+use crate::sweep::tree::waves::Ended;
+use crate::sweep::tree::{Identity, Tree, table};
 
 /// What `--retry` is about.
 #[derive(Debug, Default)]
@@ -214,8 +214,10 @@ pub(super) fn check_free(
         return Ok(());
     }
     let verb = if open == 1 { "is" } else { "are" };
-    let sentence =
-        format!("{} of this sweep {verb} queued or running", crate::words::count(open, "trial"));
+    let sentence = format!(
+        "{} of this sweep {verb} queued or running",
+        crate::base::words::count(open, "trial")
+    );
     Err(Fault::request(sentence)
         .at(format!("{}\nseen by: {}", tree.dir().display(), status.witness))
         .hint(format!(

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use anyhow::Result;
 
 use super::{Source, grow};
-use crate::fault::Fault;
+use crate::base::fault::Fault;
+use crate::base::words::count;
 use crate::plan::Trial;
 use crate::plan::key::Keys;
-use crate::tree::shard::{Shard, Shards};
-use crate::tree::table;
-use crate::words::count;
+use crate::sweep::tree::shard::{Shard, Shards};
+use crate::sweep::tree::table;
 
 /// The part of a plan that its sweep has.
 #[derive(Debug)]

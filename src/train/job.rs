@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
-use crate::host::access::Readers;
+use crate::base::host::access::Readers;
 
 /// One rank's part of a training trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use serde::de::{self, Deserializer, Expected, IntoDeserializer, Unexpected, Visi
 use serde_json::Value;
 
 use super::config::Config;
-use crate::fault::Fault;
-use crate::words;
+use crate::base::fault::Fault;
+use crate::base::words;
 
 impl Config {
     /// The configuration that a form describes, its numbers in their ranges.

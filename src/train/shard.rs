@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fault::Fault;
-use crate::words;
+use crate::base::fault::Fault;
+use crate::base::words;
 
 /// A file of samples.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 //! The order is `randperm(n, seed)`, so that the parts are the same on every rank and in every run with
 //! this seed, whatever the number of ranks.
 
-use crate::fault::Fault;
+use crate::base::fault::Fault;
+use crate::base::words;
 use crate::train::config::Validation;
 use crate::train::mt19937::randperm;
 use crate::train::shard::balanced;
-use crate::words;
 
 /// The two parts; each sample is in exactly one.
 #[derive(Debug, Clone, PartialEq, Eq)]

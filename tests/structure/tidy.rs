@@ -1,81 +1,41 @@
-//! The sources keep the shape that `src/lib.rs` draws: floors, one room for the machine, one for the
+//! The sources keep the shape that `src/lib.rs` draws: rooms one above the other, one module for the machine, one for the
 //! screen.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use crate::{ROOT, say};
 
-/// The rooms, bottom floor first: the table of `src/lib.rs`.
-const FLOORS: [&[&str]; 8] = [
-    &["cause", "fault", "words", "units", "stats"],
-    &["host"],
-    &["document", "idset", "hostlist", "plan", "site", "rank", "devices", "gpu", "sync", "train"],
-    &["graph", "tree"],
-    &["scheduler", "attempt"],
-    &["render", "standing", "status"],
-    &[
-        "submit", "collect", "doctor", "project", "worker", "pull", "watch", "select", "usage",
-        "analysis", "plot", "report",
-    ],
-    &["cli"],
-];
-
-/// Uses within one floor, each with its reason. They make no circle; verbs (floor 6) have ten.
-const NEIGHBOURS: [(&str, &str, &str); 21] = [
-    ("cause", "words", "shortens a line of a log"),
-    ("fault", "cause", "says what a fault is for a trial"),
-    ("plan", "document", "reads what a person wrote"),
-    ("plan", "train", "`[train]` filled in must be a configuration"),
-    ("site", "document", "reads what an administrator wrote"),
-    ("rank", "hostlist", "ranks are counted over the hosts of the job"),
-    ("devices", "plan", "how a plan names devices"),
-    ("gpu", "devices", "which GPUs a scheduler granted"),
-    ("gpu", "rank", "reads CUDA_VISIBLE_DEVICES"),
-    ("tree", "graph", "a wave says how its chains were mapped"),
-    ("status", "standing", "weighs what it has read and heard"),
-    ("select", "collect", "an expression sees the columns of the table"),
-    ("analysis", "collect", "answers are about the table"),
-    ("plot", "collect", "pictures are of the table and the learning curves"),
-    ("plot", "analysis", "a picture shows which setting is best and what matters"),
-    ("watch", "collect", "which metric is assumed, and what text a value is"),
-    ("report", "collect", "a page has the table and the learning curves"),
-    ("report", "usage", "a page has what was requested and used"),
-    ("report", "analysis", "a page says which setting is best and what matters"),
-    ("doctor", "worker", "asks the heavy sibling for its version"),
-    (
-        "pull",
-        "worker",
-        "an agent prepares a trial as a worker does, and is a worker to its programs",
-    ),
-];
+/// The rooms, the lowest first: the table of `src/lib.rs`. A room uses those before it.
+const ROOMS: [&str; 9] =
+    ["base", "train", "plan", "cluster", "sweep", "run", "submit", "answers", "cli"];
 
 /// Files outside `host` that use `std::fs` themselves, each with its reason.
 const OWN_FILES: [(&str, &str); 20] = [
     ("src/cli/sweeps.rs", "the note of the last sweep, whose loss is no fault"),
-    ("src/doctor/mod.rs", "tries the file system's own calls"),
-    ("src/project.rs", "renames a finished project into place"),
-    ("src/pull/places/slot/mod.rs", "owns the open log of its slot"),
+    ("src/cli/doctor/checks/mod.rs", "tries the file system's own calls"),
+    ("src/cli/project.rs", "renames a finished project into place"),
+    ("src/run/pull/places/slot/mod.rs", "owns the open log of its slot"),
     ("src/submit/snapshot/store.rs", "links, copies and renames what is stored"),
     ("src/submit/snapshot/walk.rs", "looks at files and links of any kind"),
-    ("src/tree/ledger/log.rs", "links, and tells a lost answer from a refusal"),
-    ("src/tree/line/writer.rs", "owns the open file, and keeps what a full disk refuses"),
-    ("src/tree/lock.rs", "links, renames and counts links"),
-    ("src/tree/records/origin.rs", "keeps the file open whose lines it reads"),
-    ("src/worker/attempt.rs", "owns the open log and the trial's own folders"),
-    ("src/worker/process/lifeline.rs", "looks through the open files of another process"),
-    ("src/worker/ranks/member.rs", "a rank without a log of its own"),
-    ("src/worker/ranks/others.rs", "writes into the open log"),
+    ("src/sweep/tree/ledger/log.rs", "links, and tells a lost answer from a refusal"),
+    ("src/sweep/tree/line/writer.rs", "owns the open file, and keeps what a full disk refuses"),
+    ("src/sweep/tree/lock.rs", "links, renames and counts links"),
+    ("src/sweep/tree/records/origin.rs", "keeps the file open whose lines it reads"),
+    ("src/run/worker/attempt.rs", "owns the open log and the trial's own folders"),
+    ("src/run/worker/process/lifeline.rs", "looks through the open files of another process"),
+    ("src/run/worker/ranks/member.rs", "a rank without a log of its own"),
+    ("src/run/worker/ranks/others.rs", "writes into the open log"),
     (
-        "src/worker/process/output.rs",
+        "src/run/worker/process/output.rs",
         "writes into the open log, and removes the scheduler's empty one",
     ),
-    ("src/worker/ranks/gather/mod.rs", "removes the meeting's file, whose loss is no fault"),
-    ("src/worker/process/prepare.rs", "hands the open log to the program"),
-    ("src/worker/process/program.rs", "hands the open log to the program"),
-    ("src/worker/process/lines.rs", "follows the metrics file of a running program"),
-    ("src/worker/process/scratch.rs", "a folder of its own mode for this user alone"),
+    ("src/run/worker/ranks/gather/mod.rs", "removes the meeting's file, whose loss is no fault"),
+    ("src/run/worker/process/prepare.rs", "hands the open log to the program"),
+    ("src/run/worker/process/program.rs", "hands the open log to the program"),
+    ("src/run/worker/process/lines.rs", "follows the metrics file of a running program"),
+    ("src/run/worker/process/scratch.rs", "a folder of its own mode for this user alone"),
 ];
 
 /// The source files with their text above the first `#[cfg(test)]`.
@@ -170,62 +130,28 @@ fn used(code: &str) -> BTreeSet<String> {
     rooms
 }
 
-fn floor(room: &str) -> Option<usize> {
-    FLOORS.iter().position(|rooms| rooms.contains(&room))
-}
-
 #[test]
-fn arrows_point_down() {
+fn a_room_uses_lower_rooms_alone() {
+    let place = |room: &str| ROOMS.iter().position(|name| *name == room);
     let mut faults = Vec::new();
-    let mut neighbours = BTreeSet::new();
     for (name, text) in sources() {
         let Some(own) = room(&name) else { continue };
         if is_test_file(&name) {
             continue;
         }
-        let Some(here) = floor(own) else {
-            faults.push(format!(
-                "{name}: room `{own}` stands on no floor: add it to FLOORS and src/lib.rs"
-            ));
+        let Some(here) = place(own) else {
+            faults.push(format!("{name}: `{own}` is no room: add it to ROOMS and src/lib.rs"));
             continue;
         };
         for other in used(&code(&text)) {
-            let Some(there) = floor(&other) else {
-                faults.push(format!("{name}: `crate::{other}` is no room"));
-                continue;
-            };
-            let is_listed = NEIGHBOURS.iter().any(|(a, b, _)| *a == own && *b == other);
-            if own == other || there < here {
-                continue;
+            match place(&other) {
+                Some(there) if there <= here => {}
+                Some(_) => faults.push(format!("{name}: `{own}` must not use `{other}`")),
+                None => faults.push(format!("{name}: `crate::{other}` is no room")),
             }
-            if is_listed && there == here {
-                neighbours.insert((own.to_owned(), other));
-            } else {
-                faults.push(format!("{name}: `{own}` must not use `{other}`"));
-            }
-        }
-    }
-    for (a, b, _) in NEIGHBOURS {
-        if !neighbours.contains(&(a.to_owned(), b.to_owned())) {
-            faults.push(format!("`{a}` does not use `{b}`: take it out of NEIGHBOURS"));
         }
     }
     say(faults);
-}
-
-#[test]
-fn neighbours_make_no_circle() {
-    let mut left: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (a, b, _) in NEIGHBOURS {
-        left.entry(a).or_default().insert(b);
-    }
-    while !left.is_empty() {
-        let users: BTreeSet<&str> = left.keys().copied().collect();
-        let free: Vec<&str> =
-            left.iter().filter(|(_, uses)| uses.is_disjoint(&users)).map(|(a, _)| *a).collect();
-        assert!(!free.is_empty(), "a circle among {users:?}");
-        left.retain(|a, _| !free.contains(a));
-    }
 }
 
 /// The paths of `use` statements with their braces opened, and all other paths that begin with `crate::` or `super::`.
@@ -314,7 +240,7 @@ fn named(module: &str, code: &str, modules: &BTreeSet<String>) -> BTreeSet<Strin
 
 /// Readers read a trial in the same way wherever it ran: they read the records of workers together with the bundles
 /// of agents.
-const BACK: (&str, &str) = ("tree::records::read", "tree::bundle");
+const BACK: (&str, &str) = ("sweep::tree::records::read", "sweep::tree::bundle");
 
 #[test]
 fn files_of_a_room_make_no_circle() {
@@ -361,31 +287,26 @@ fn files_of_a_room_make_no_circle() {
 }
 
 #[test]
-fn the_map_in_the_library_shows_the_floors() {
+fn the_map_in_the_library_shows_the_rooms() {
     let lib = fs::read_to_string(Path::new(ROOT).join("src/lib.rs")).unwrap();
-    let drawn: Vec<&str> = lib.lines().filter(|l| l.starts_with("//! | ")).skip(1).collect();
-    let expected: Vec<String> = FLOORS
-        .iter()
-        .enumerate()
-        .map(|(i, rooms)| {
-            let rooms: Vec<String> = rooms.iter().map(|room| format!("[`{room}`]")).collect();
-            format!("//! | {i} | {} |", rooms.join(", "))
-        })
+    let drawn: Vec<&str> = lib
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! | [`")?.split_once("`] | ").map(|(room, _)| room))
         .collect();
-    assert_eq!(drawn, expected);
+    assert_eq!(drawn, ROOMS);
     // Every room is declared, and nothing else.
     let declared: BTreeSet<&str> = lib
         .lines()
         .filter_map(|l| l.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'))
         .collect();
-    assert_eq!(declared, FLOORS.iter().copied().flatten().copied().collect());
+    assert_eq!(declared, BTreeSet::from(ROOMS));
 }
 
 #[test]
 fn only_the_host_touches_files_and_programs() {
     let mut faults = Vec::new();
     for (name, text) in sources() {
-        if is_test_file(&name) || room(&name) == Some("host") {
+        if is_test_file(&name) || name.starts_with("src/base/host/") {
             continue;
         }
         let code = code(&text);
@@ -451,7 +372,7 @@ fn nothing_panics_where_the_machine_gives_no_thread() {
 fn only_schedulers_tell_schedulers_apart() {
     let mut faults = Vec::new();
     for (name, text) in sources() {
-        if is_test_file(&name) || room(&name) == Some("scheduler") {
+        if is_test_file(&name) || name.starts_with("src/cluster/scheduler/") {
             continue;
         }
         let code = code(&text);

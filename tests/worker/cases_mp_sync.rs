@@ -9,7 +9,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use hpcsweep::sync::frame::{Answer, Request};
+use hpcsweep::run::sync::frame::{Answer, Request};
 
 use crate::ranks::{PYTHON, plan};
 use crate::support::sync_cases::{Case, cases};

@@ -6,12 +6,12 @@ use std::io::Write;
 use anyhow::Result;
 use serde_json::{Map, Value};
 
-use crate::collect::Cell;
-use crate::collect::columns::{Column, Kind};
-use crate::collect::sheet::Line;
-use crate::fault::Fault;
-use crate::host::clock;
-use crate::words::{printable, thousands};
+use crate::answers::collect::Cell;
+use crate::answers::collect::columns::{Column, Kind};
+use crate::answers::collect::sheet::Line;
+use crate::base::fault::Fault;
+use crate::base::host::clock;
+use crate::base::words::{printable, thousands};
 
 /// Most columns of a table in which every row has all of them.
 const MOST_COLUMNS: usize = 10_000;

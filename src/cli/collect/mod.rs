@@ -15,20 +15,20 @@ use super::out::aligned;
 use super::select::{Named, Select};
 use super::sibling::become_worker;
 use super::{Context, sweeps};
-use crate::collect::attempts::Attempts;
-use crate::collect::columns::Column;
-use crate::collect::sheet::{Form, Line, Sheet};
-use crate::collect::statistics::Statistic;
-use crate::collect::steps::Steps;
-use crate::collect::{self, Cell, Source, Table, unread_words};
-use crate::fault::Fault;
-use crate::host::{disk, named};
-use crate::status::Status;
+use crate::answers::collect::attempts::Attempts;
+use crate::answers::collect::columns::Column;
+use crate::answers::collect::sheet::{Form, Line, Sheet};
+use crate::answers::collect::statistics::Statistic;
+use crate::answers::collect::steps::Steps;
+use crate::answers::collect::{self, Cell, Source, Table, unread_words};
+use crate::base::fault::Fault;
+use crate::base::host::{disk, named};
+use crate::base::words::{self, count};
 use crate::submit;
 use crate::submit::grow::{self, Diff};
-use crate::tree::damage;
-use crate::tree::{Identity, Tree};
-use crate::words::{self, count};
+use crate::sweep::status::Status;
+use crate::sweep::tree::damage;
+use crate::sweep::tree::{Identity, Tree};
 pub(super) use forms::object;
 use forms::{MOST_CELLS, Shown, check_columns, csv_row, jsonl_row};
 
@@ -273,7 +273,9 @@ fn dictionary(args: &Args, sheet: &Sheet, format: Format, context: &Context) -> 
                         let value = if cell.is_empty() { Value::Null } else { json!(cell) };
                         ((*name).to_owned(), value)
                     });
-                    out.write_all(&crate::tree::to_json_line(&Value::Object(cells.collect()))?)?;
+                    out.write_all(&crate::sweep::tree::to_json_line(&Value::Object(
+                        cells.collect(),
+                    ))?)?;
                 }
             }
             Format::Parquet | Format::Arrow | Format::Sqlite | Format::Records => {
@@ -396,7 +398,7 @@ pub(super) fn of_found(
     let site = context.site()?;
     let whom = (!offline).then_some((&site, &context.vars));
     sweeps::each_readable(sweeps, context, |(tree, identity)| {
-        crate::status::read(tree, identity, whom)
+        crate::sweep::status::read(tree, identity, whom)
     })
 }
 
@@ -563,7 +565,7 @@ fn records(args: &Args, context: &Context) -> Result<u8> {
 /// After a local run: the table where it is short, and whether all went well.
 pub(super) fn after_local(tree: &Tree, diff: &Diff, context: &Context) -> Result<u8> {
     let (tree, identity) = Tree::open(tree.dir())?;
-    let table = collect::collect(vec![crate::status::read(tree, identity, None)?])?;
+    let table = collect::collect(vec![crate::sweep::status::read(tree, identity, None)?])?;
     // Trials that an earlier plan added and this one no longer has are neither shown nor counted.
     let rows: Vec<usize> =
         (0..table.rows.len()).filter(|&i| diff.has(table.rows[i].trial)).collect();

@@ -11,15 +11,15 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::output::{self, Output, Part};
+use crate::base::host::disk::{self, Mark};
+use crate::base::host::signal::Signals;
+use crate::base::words::count;
 use crate::cli::Context;
 use crate::cli::select::Named;
-use crate::host::disk::{self, Mark};
-use crate::host::signal::Signals;
-use crate::site::Site;
-use crate::standing::{Standing, State};
-use crate::status::{self, Status};
-use crate::tree::{Identity, Tree, records};
-use crate::words::count;
+use crate::plan::site::Site;
+use crate::sweep::standing::{Standing, State};
+use crate::sweep::status::{self, Status};
+use crate::sweep::tree::{Identity, Tree, records};
 
 /// Between two looks at the files, unless a look takes long.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -9,11 +9,11 @@ use anyhow::Result;
 
 use super::select::{Named, Select};
 use super::{Context, sweeps};
-use crate::fault::Fault;
-use crate::idset::IdSet;
-use crate::status::Status;
+use crate::base::fault::Fault;
+use crate::base::idset::IdSet;
 use crate::submit::arrays::wave::Waves;
-use crate::tree::{Identity, Tree, records, table};
+use crate::sweep::status::Status;
+use crate::sweep::tree::{Identity, Tree, records, table};
 pub(super) use output::of_jobs;
 use output::{Output, each};
 
@@ -84,7 +84,7 @@ fn whole(
     if record.attempts.is_empty() && of_jobs.is_empty() {
         let name = identity.name.clone();
         let site = context.site()?;
-        let status = crate::status::read(tree, identity, Some((&site, &context.vars)))?;
+        let status = crate::sweep::status::read(tree, identity, Some((&site, &context.vars)))?;
         let standing = status.trials().find(|(row, _)| row.id == trial);
         let standing = standing.map_or_else(String::new, |(_, standing)| standing.words());
         let sentence = format!("trial {trial} of {name} has not begun: {standing}");

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::host::disk;
+use crate::base::host::disk;
 use crate::submit::arrays::wave::Waves;
-use crate::tree::Tree;
-use crate::tree::bundle;
-use crate::tree::export::Without;
-use crate::tree::records::{Attempt, Place, Record};
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::bundle;
+use crate::sweep::tree::export::Without;
+use crate::sweep::tree::records::{Attempt, Place, Record};
 
 /// A stretch of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

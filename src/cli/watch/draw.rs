@@ -6,9 +6,9 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::text::{self, Pane, Piece};
-use crate::standing::State;
-use crate::watch::Frame;
-use crate::words::{duration, short};
+use crate::answers::watch::Frame;
+use crate::base::words::{duration, short};
+use crate::sweep::standing::State;
 
 /// The choices of the user.
 #[derive(Debug, Clone, PartialEq)]

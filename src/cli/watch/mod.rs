@@ -16,14 +16,14 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 
 use super::out::Screen;
 use super::{Context, sweeps};
-use crate::collect::Goal;
-use crate::fault::{self, Fault, Kind};
-use crate::host::signal::Signals;
-use crate::host::{clock, threads};
-use crate::tree::Tree;
-use crate::watch::Frame;
-use crate::watch::follow::Watcher;
-use crate::watch::whole::Asking;
+use crate::answers::collect::Goal;
+use crate::answers::watch::Frame;
+use crate::answers::watch::follow::Watcher;
+use crate::answers::watch::whole::Asking;
+use crate::base::fault::{self, Fault, Kind};
+use crate::base::host::signal::Signals;
+use crate::base::host::{clock, threads};
+use crate::sweep::tree::Tree;
 use draw::View;
 use trial::Trial;
 
@@ -257,7 +257,7 @@ fn show(
 }
 
 fn lost(error: &io::Error) -> Fault {
-    let why = crate::host::disk::reason(error);
+    let why = crate::base::host::disk::reason(error);
     Fault::machine(format!("cannot use the terminal: {why}"))
         .hint("`hpcsweep watch --once` needs none")
 }

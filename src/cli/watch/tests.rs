@@ -6,9 +6,9 @@ use ratatui::buffer::Buffer;
 use ratatui::style::Color;
 
 use super::*;
-use crate::cause::Cause;
-use crate::standing::State;
-use crate::watch::{Best, Failure, Gpu, Parameters, Place, Slow, UsedGpu};
+use crate::answers::watch::{Best, Failure, Gpu, Parameters, Place, Slow, UsedGpu};
+use crate::base::cause::Cause;
+use crate::sweep::standing::State;
 
 fn drawn(frame: &Frame, view: &mut View, width: u16, height: u16) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::analysis::repeats_by_name;
-use crate::cause::{Cause, group};
+use crate::answers::analysis::repeats_by_name;
+use crate::answers::plot::spark;
+use crate::answers::watch::{Curve, Failure, Frame, Place};
+use crate::base::cause::{Cause, group};
+use crate::base::words::{count, duration, figures, printable, short};
 use crate::cli::out::aligned;
-use crate::plot::spark;
-use crate::standing::{self, State};
-use crate::watch::{Curve, Failure, Frame, Place};
-use crate::words::{count, duration, figures, printable, short};
+use crate::sweep::standing::{self, State};
 
 /// The key of the list of failures.
 const FAILURES: usize = 2;

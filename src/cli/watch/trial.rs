@@ -8,11 +8,11 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use super::draw::View;
+use crate::answers::collect::text;
+use crate::base::words::{duration, printable, short};
 use crate::cli::logs::output::Output;
-use crate::collect::text;
-use crate::tree::records::{self, Attempt};
-use crate::tree::{Tree, table, waves};
-use crate::words::{duration, printable, short};
+use crate::sweep::tree::records::{self, Attempt};
+use crate::sweep::tree::{Tree, table, waves};
 
 /// Lines of the log that are kept.
 const LINES: usize = 200;

@@ -1,9 +1,9 @@
 //! The request that would have been enough.
 
-use crate::cause::Cause;
+use crate::base::cause::Cause;
+use crate::base::units;
 use crate::plan::Resources;
-use crate::status::progress::Progress;
-use crate::units;
+use crate::sweep::status::progress::Progress;
 
 /// What a trial gets beyond what it has needed.
 const MARGIN: f64 = 1.2;

@@ -6,18 +6,18 @@ use std::collections::HashMap;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::cause::group;
-use crate::host::clock;
-use crate::idset::IdSet;
-use crate::tree::Tree;
-use crate::tree::damage::Damage;
-use crate::tree::deck;
-use crate::tree::journal::{self, Journal};
-use crate::tree::keys::Keys;
-use crate::tree::ledger::{self, CANCELLED, Entry};
-use crate::tree::records::{self, Outcome, Record};
-use crate::tree::waves;
-use crate::words::count;
+use crate::base::cause::group;
+use crate::base::host::clock;
+use crate::base::idset::IdSet;
+use crate::base::words::count;
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::damage::Damage;
+use crate::sweep::tree::deck;
+use crate::sweep::tree::journal::{self, Journal};
+use crate::sweep::tree::keys::Keys;
+use crate::sweep::tree::ledger::{self, CANCELLED, Entry};
+use crate::sweep::tree::records::{self, Outcome, Record};
+use crate::sweep::tree::waves;
 
 /// The most lines that people are shown.
 const MOST_LINES: usize = 40;

@@ -9,8 +9,8 @@ use anyhow::Result;
 
 use super::select::{Named, Select};
 use super::{Context, sweeps};
-use crate::fault::Fault;
-use crate::tree::damage::Damage;
+use crate::base::fault::Fault;
+use crate::sweep::tree::damage::Damage;
 use trial::Facts;
 
 /// Show why trials stand as they do; without trials, what has happened to the sweep

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::host::disk;
-use crate::status::Status;
+use crate::base::host::disk;
 use crate::submit::Source;
 use crate::submit::arrays::wave::Waves;
-use crate::tree::table::{self, Row};
+use crate::sweep::status::Status;
+use crate::sweep::tree::table::{self, Row};
 
 /// Whether a plan is the very one that has made all trials of a sweep, so that each has its own number as its place there. The
 /// lists of trials in other files, which it may name, may have changed.

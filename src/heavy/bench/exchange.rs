@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::gather::{Flags, mp_sync_map};
-use hpcsweep::sync::peers::Peers;
-use hpcsweep::sync::reduce::{How, Measure, Nan, reduce};
-use hpcsweep::sync::slice::gather_slice_into;
-use hpcsweep::sync::value::Value;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::run::sync::gather::{Flags, mp_sync_map};
+use hpcsweep::run::sync::peers::Peers;
+use hpcsweep::run::sync::reduce::{How, Measure, Nan, reduce};
+use hpcsweep::run::sync::slice::gather_slice_into;
+use hpcsweep::run::sync::value::Value;
 
 use super::Orders;
 use crate::mpi::World;

@@ -11,8 +11,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use hpcsweep::fault::Fault;
-use hpcsweep::host::disk;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::base::host::disk;
 
 use crate::mpi::World;
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use hpcsweep::host::disk;
-use hpcsweep::sync::peers::{Alone, Peers};
+use hpcsweep::base::host::disk;
+use hpcsweep::run::sync::peers::{Alone, Peers};
 use hpcsweep::train::config::Config;
 use tch::{Device, Kind};
 

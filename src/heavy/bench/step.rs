@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::peers::{Alone, Peers};
+use hpcsweep::base::fault::Fault;
+use hpcsweep::run::sync::peers::{Alone, Peers};
 use hpcsweep::train::config::{Loss, Model as ModelConfig, Optimizer as OptimizerConfig};
 use tch::{Device, Kind, Tensor, no_grad};
 

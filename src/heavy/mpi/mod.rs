@@ -16,8 +16,8 @@ use std::ptr;
 use std::rc::Rc;
 
 use ::mpi::ffi;
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::peers::Peers;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::run::sync::peers::Peers;
 
 #[cfg(feature = "torch")]
 pub(crate) use sums::Sums;
@@ -53,7 +53,7 @@ impl World {
         // SAFETY: may be called at any time.
         check("MPI_Initialized", unsafe { ffi::MPI_Initialized(&mut started) })?;
         if started != 0 {
-            return Err(Fault::new(hpcsweep::fault::Kind::Bug, "MPI was started twice"));
+            return Err(Fault::new(hpcsweep::base::fault::Kind::Bug, "MPI was started twice"));
         }
         let mut level = 0;
         // SAFETY: the first call of MPI; null stands for a program without arguments.
@@ -135,7 +135,7 @@ impl World {
         if self.alive.get() {
             return Ok(());
         }
-        Err(Fault::new(hpcsweep::fault::Kind::Bug, "MPI was called after its end"))
+        Err(Fault::new(hpcsweep::base::fault::Kind::Bug, "MPI was called after its end"))
     }
 
     /// Pieces one after the other, each from its owner: for more bytes than MPI counts.
@@ -303,7 +303,7 @@ fn check_len(is: usize, must: usize) -> Result<(), Fault> {
         return Ok(());
     }
     let sentence = format!("a buffer of {is} instead of {must} bytes was given to MPI");
-    Err(Fault::new(hpcsweep::fault::Kind::Bug, sentence))
+    Err(Fault::new(hpcsweep::base::fault::Kind::Bug, sentence))
 }
 
 /// The text up to the first zero; the last byte is one.

@@ -6,12 +6,12 @@ use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use ::mpi::ffi;
-use hpcsweep::fault::Fault;
+use hpcsweep::base::fault::Fault;
 
 use super::{World, check};
 
 impl World {
-    /// As [`all_gather`](hpcsweep::sync::peers::Peers::all_gather), but between polls of its progress `nap` decides
+    /// As [`all_gather`](hpcsweep::run::sync::peers::Peers::all_gather), but between polls of its progress `nap` decides
     /// what this thread does; its argument is the number of polls so far. Returns the bytes of all ranks, one after the
     /// other.
     ///

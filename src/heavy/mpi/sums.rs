@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use ::mpi::ffi;
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::peers::Peers;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::run::sync::peers::Peers;
 
 use super::{World, check};
 

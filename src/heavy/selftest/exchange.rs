@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "sums are made where the numbers lie")]
 
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::peers::Peers;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::run::sync::peers::Peers;
 
 use super::{Seen, common};
 use crate::mpi::{World, library};

@@ -6,8 +6,8 @@ mod training;
 
 use std::process::ExitCode;
 
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::peers::Peers;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::run::sync::peers::Peers;
 
 use crate::mpi::World;
 

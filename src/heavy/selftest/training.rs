@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::peers::{Alone, Peers};
+use hpcsweep::base::fault::Fault;
+use hpcsweep::run::sync::peers::{Alone, Peers};
 use hpcsweep::train::config::{self, Loss};
 use tch::{Device, Kind, Tensor, no_grad};
 

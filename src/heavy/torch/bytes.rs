@@ -1,6 +1,6 @@
 //! Tensors as bytes: safetensors, and the memory that goes to other ranks.
 
-use hpcsweep::fault::Fault;
+use hpcsweep::base::fault::Fault;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use tch::{Device, Kind, TchError, Tensor};
 

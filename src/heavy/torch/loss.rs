@@ -1,6 +1,6 @@
 //! Losses: the mean over a batch of what PyTorch's modules of these names compute.
 
-use hpcsweep::fault::Fault;
+use hpcsweep::base::fault::Fault;
 use hpcsweep::train::config::Loss;
 use tch::{Kind, Reduction, TchError, Tensor};
 

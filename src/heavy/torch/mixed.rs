@@ -1,7 +1,7 @@
 //! Mixed precision: forward passes in 16 bit where libtorch deems it safe, and the scaling of losses that
 //! keeps small gradients of float16 from vanishing.
 
-use hpcsweep::fault::Fault;
+use hpcsweep::base::fault::Fault;
 use hpcsweep::train::config::Precision;
 use tch::{Device, Kind, Tensor, no_grad};
 

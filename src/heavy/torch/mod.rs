@@ -14,7 +14,7 @@ mod shim;
 #[cfg(test)]
 mod testing;
 
-use hpcsweep::fault::Fault;
+use hpcsweep::base::fault::Fault;
 use tch::TchError;
 
 /// A result of libtorch as a fault.
@@ -88,6 +88,6 @@ mod tests {
         );
         assert_eq!(fault(&raised), Fault::request("libtorch: ValueError: three channels"));
         let memory = TchError::Torch("CUDA out of memory. Tried to allocate 2 GiB".into());
-        assert_eq!(fault(&memory).kind, hpcsweep::fault::Kind::Machine);
+        assert_eq!(fault(&memory).kind, hpcsweep::base::fault::Kind::Machine);
     }
 }

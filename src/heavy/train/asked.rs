@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use hpcsweep::host::signal::Signals;
+use hpcsweep::base::host::signal::Signals;
 use nix::sys::signal::Signal;
 
 /// Listens to the signals that ask for an end.

@@ -1,9 +1,9 @@
 //! Where a rank computes: its threads, its memory, and its GPU or the CPU.
 
 use anyhow::Result;
-use hpcsweep::fault::Fault;
-use hpcsweep::host::{Vars, gpus};
-use hpcsweep::rank::visible_devices;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::base::host::{Vars, gpus};
+use hpcsweep::cluster::rank::visible_devices;
 use hpcsweep::train::config::{self, Config};
 use hpcsweep::train::job::Job;
 use nix::libc;

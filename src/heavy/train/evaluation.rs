@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use hpcsweep::fault::Fault;
-use hpcsweep::host::process::{self, Sink};
-use hpcsweep::host::{Vars, disk};
-use hpcsweep::rank::is_launcher_variable;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::base::host::process::{self, Sink};
+use hpcsweep::base::host::{Vars, disk};
+use hpcsweep::cluster::rank::is_launcher_variable;
 use hpcsweep::train::job::Job;
 use hpcsweep::train::means::Means;
 use nix::sys::signal::Signal;

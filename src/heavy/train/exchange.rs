@@ -1,7 +1,7 @@
 //! Small exchanges of numbers among the ranks. All ranks decide from the same bits.
 
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::peers::Peers;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::run::sync::peers::Peers;
 use hpcsweep::train::means::Means;
 
 /// Everyone's numbers in rank order, as many from each.
@@ -149,7 +149,7 @@ impl Word {
 
 #[cfg(test)]
 mod tests {
-    use hpcsweep::sync::peers::Alone;
+    use hpcsweep::run::sync::peers::Alone;
 
     use super::*;
 

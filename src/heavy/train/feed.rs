@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use hpcsweep::fault::{Fault, Kind};
+use hpcsweep::base::fault::{Fault, Kind};
 use hpcsweep::train::data::batch::{Batch, How, Reals, Targets};
 use hpcsweep::train::data::loader::Loader;
 use hpcsweep::train::sampler::Batches;

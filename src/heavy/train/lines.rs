@@ -1,7 +1,7 @@
 //! The output of a run while it runs and at its end: metric lines and the result, as JSON.
 
 use anyhow::Result;
-use hpcsweep::host::disk;
+use hpcsweep::base::host::disk;
 use hpcsweep::train::job::Job;
 use hpcsweep::train::means::Means;
 

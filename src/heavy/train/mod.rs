@@ -26,9 +26,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use hpcsweep::fault::Fault;
-use hpcsweep::host::{access, disk, vars};
-use hpcsweep::sync::peers::{Alone, Peers};
+use hpcsweep::base::fault::Fault;
+use hpcsweep::base::host::{access, disk, vars};
+use hpcsweep::run::sync::peers::{Alone, Peers};
 use hpcsweep::train::job::Job;
 
 use crate::end;
@@ -158,7 +158,7 @@ pub(crate) fn run(job: &Job, file: &Path, mut asked: Asked) -> Result<Ending> {
 /// The part in which ranks work together. `None` when they were asked to end.
 fn train(
     job: &Job,
-    vars: &hpcsweep::host::Vars,
+    vars: &hpcsweep::base::host::Vars,
     peers: &mut dyn Peers,
     sums: Box<dyn Reduce>,
     asked: &mut Asked,

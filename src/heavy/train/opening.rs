@@ -3,8 +3,8 @@
 //! One gather of a card a rank. All ranks judge the same cards in the same order, so that all end with the
 //! same sentence, and no rank waits for one that has given up.
 
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::peers::Peers;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::run::sync::peers::Peers;
 use hpcsweep::train::job::Job;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ impl Card {
     /// When the configuration cannot be written as JSON (our bug).
     pub(crate) fn for_job(job: &Job, gpu: Option<String>) -> Result<Self, Fault> {
         let text = serde_json::to_vec(&(&job.config, job.trial, job.attempt, job.smoke))
-            .map_err(|e| Fault::new(hpcsweep::fault::Kind::Bug, e.to_string()))?;
+            .map_err(|e| Fault::new(hpcsweep::base::fault::Kind::Bug, e.to_string()))?;
         let mut host = job.host.clone();
         host.truncate(host.floor_char_boundary(255));
         Ok(Self {

@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::peers::Peers;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::base::words::count;
+use hpcsweep::run::sync::peers::Peers;
 use hpcsweep::train::config::{Config, Data, Loss, Precision, Sharding, Source, Validation};
 use hpcsweep::train::data::batch::{How, Kind, Width};
 use hpcsweep::train::data::dataset::Dataset;
 use hpcsweep::train::sampler::{Distributed, Exact, Own, Place, Sampler, Subset};
 use hpcsweep::train::shard::{File, Item, Rest, Shards};
 use hpcsweep::train::split::{Split, split};
-use hpcsweep::words::count;
 
 use super::exchange;
 

@@ -2,7 +2,7 @@
 //!
 //! Random values need no state: orders, splits and dropout are functions of seed, epoch, step and rank.
 
-use hpcsweep::fault::{Fault, Kind};
+use hpcsweep::base::fault::{Fault, Kind};
 use hpcsweep::train::config::{Checkpoint, Config, Device, Schedule};
 use hpcsweep::train::means::Means;
 use hpcsweep::train::schedule::Plateau;

@@ -6,14 +6,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::document::form::{LINE, count};
-use crate::document::{Entry, Item, Reader, Section, Table, entries, find, section};
-use crate::host::gpus::DeviceId;
+use crate::base::host::gpus::DeviceId;
+use crate::base::words;
+use crate::plan::document::form::{LINE, count};
+use crate::plan::document::{Entry, Item, Reader, Section, Table, entries, find, section};
 use crate::plan::expansion::leaves::{self, Node};
 use crate::plan::expansion::trials::{self, Task, Tasks};
 use crate::plan::sections::request::{RESOURCES, Wish};
 use crate::plan::value::{Value, read_value};
-use crate::words;
 
 /// What an axis sets besides parameters, one value a point.
 pub(crate) enum Special {
@@ -229,7 +229,7 @@ fn read_axes(
                 axes.extend(read_axis(reader, tasks, &entry, &name, items))
             }
             other => {
-                let kind_found = crate::document::kind(other);
+                let kind_found = crate::plan::document::kind(other);
                 let sentence = format!("axis `{name}` is {kind_found}, not a list of values");
                 let hint = format!("write `{name} = [...]`, or move a fixed value to `[defaults]`");
                 reader.wrong(entry.at, sentence, hint);

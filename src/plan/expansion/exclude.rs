@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::document::{Entry, Reader, Table, entries, kind};
+use crate::plan::document::{Entry, Reader, Table, entries, kind};
 use crate::plan::expansion::axes::Group;
 use crate::plan::expansion::leaves::Origin;
 use crate::plan::templates::engine::Compiled;

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::document::Reader;
-use crate::fault::Fault;
-use crate::host::gpus::DeviceId;
+use crate::base::fault::Fault;
+use crate::base::host::gpus::DeviceId;
+use crate::base::words;
+use crate::plan::document::Reader;
 use crate::plan::expansion::axes::{Group, Special};
 use crate::plan::expansion::chains::Namer;
 use crate::plan::expansion::exclude::Rule;
@@ -21,7 +22,6 @@ use crate::plan::sections::request::Wish;
 use crate::plan::sections::resources::Resources;
 use crate::plan::trial::{TaskId, Trial};
 use crate::plan::value::Params;
-use crate::words;
 
 /// At most this many faults of single trials are reported: they repeat one another.
 const MAX_TRIAL_FAULTS: usize = 10;

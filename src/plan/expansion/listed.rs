@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 use toml::de::DeValue;
 
-use crate::document::{Entry, Reader, Table, entries};
-use crate::fault::Fault;
+use crate::base::fault::Fault;
+use crate::plan::document::{Entry, Reader, Table, entries};
 use crate::plan::expansion::cells::{self, Refusal, Rows};
 use crate::plan::expansion::leaves::{Merge, Node};
 use crate::plan::expansion::trials::{self, Given, Tasks, check_name};
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(ids, ["1", "1", "t2"]);
         assert_eq!(
             plan.trials[0].gpu_ids_abs.as_deref(),
-            Some(&[crate::host::gpus::DeviceId::Index(0)][..])
+            Some(&[crate::base::host::gpus::DeviceId::Index(0)][..])
         );
         assert_eq!(
             (&plan.trials[1].gpu_ids_abs, plan.trials[2].resources.memory_mib),

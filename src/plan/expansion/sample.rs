@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde_json::json;
 use toml::de::DeValue;
 
-use crate::document::form::count;
-use crate::document::{Entry, Form, Item, Reader, Section, Table, entries, section};
+use crate::plan::document::form::count;
+use crate::plan::document::{Entry, Form, Item, Reader, Section, Table, entries, section};
 use crate::plan::expansion::axes::{Axis, Group};
 use crate::plan::expansion::trials::{check_count, check_plain_name};
 use crate::plan::value::{Value, read_value};
@@ -124,7 +124,7 @@ fn read_draw(
 ) -> Option<Draw> {
     let kinds = entries(table);
     let [kind] = kinds.as_slice() else {
-        let hint = format!("write one of {}", crate::words::ticked(KINDS));
+        let hint = format!("write one of {}", crate::base::words::ticked(KINDS));
         reader.wrong(entry.at, format!("`{name}` needs exactly one distribution"), hint);
         return None;
     };

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use toml::de::DeValue;
 
-use crate::document::{Entry, Item, Reader, Table, entries, kind};
-use crate::host::gpus::DeviceId;
+use crate::base::host::gpus::DeviceId;
+use crate::base::words;
+use crate::plan::document::{Entry, Item, Reader, Table, entries, kind};
 use crate::plan::expansion::leaves::{Merge, Node, Tree};
 use crate::plan::sections::request::{RESOURCES, Wish};
 use crate::plan::templates::known::RESERVED_NAMES;
 use crate::plan::templates::template::Template;
 use crate::plan::value::{Value, read_value};
-use crate::words;
 
 /// The most trials of one plan; a plan beyond it is refused before it is expanded.
 pub(crate) const MAX_TRIALS: u64 = 10_000_000;
@@ -251,7 +251,7 @@ pub(crate) fn check_plain_name(reader: &mut Reader<'_>, at: usize, name: &str) -
 
 #[cfg(test)]
 mod tests {
-    use crate::host::gpus::DeviceId;
+    use crate::base::host::gpus::DeviceId;
     use crate::plan::Value;
     use crate::plan::testing::{check_faults, params, plan, tasks};
 

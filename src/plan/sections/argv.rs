@@ -3,8 +3,8 @@
 use serde_json::json;
 use toml::de::DeValue;
 
-use crate::document::form::TEXTS;
-use crate::document::{Entry, Form, Reader};
+use crate::plan::document::form::TEXTS;
+use crate::plan::document::{Entry, Form, Reader};
 
 /// A program and its arguments, one word each; empty if the key is not written.
 #[derive(Default)]

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use toml::de::DeValue;
 
 use super::pull::number_in;
-use crate::document::form::{LINES, MEMORY, WALLTIME};
-use crate::document::{Entry, Form, Reader, Section, entries, section};
 use crate::plan::Params;
+use crate::plan::document::form::{LINES, MEMORY, WALLTIME};
+use crate::plan::document::{Entry, Form, Reader, Section, entries, section};
 
 /// What a plan asks for of one thing: memory in MiB, or walltime in seconds.
 #[derive(Debug, Clone, PartialEq)]

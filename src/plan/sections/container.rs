@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::document::form::{FLAG, LINE, LINES, word};
-use crate::document::{Entry, Reader, Section, Word, find, section};
+use crate::plan::document::form::{FLAG, LINE, LINES, word};
+use crate::plan::document::{Entry, Reader, Section, Word, find, section};
 
 /// The program that runs containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! `[feeder]`: what the job asks for that submits the rest of a sweep where not all of it has a place in the queue.
 
-use crate::document::form::LINE;
-use crate::document::{Entry, Reader, Section, directives, section};
+use crate::plan::document::form::LINE;
+use crate::plan::document::{Entry, Reader, Section, directives, section};
 use crate::plan::sections::auto::{Amount, FIXED_MEMORY, FIXED_WALLTIME};
 use crate::plan::sections::request::Wish;
 use crate::plan::sections::resources::Resources;

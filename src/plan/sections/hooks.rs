@@ -1,8 +1,8 @@
 //! `[hooks]`: programs that are called when trials have ended.
 
 use super::argv::{ARGV, Argv};
-use crate::document::form::WALLTIME;
-use crate::document::{Entry, Reader, Section, section};
+use crate::plan::document::form::WALLTIME;
+use crate::plan::document::{Entry, Reader, Section, section};
 use crate::plan::templates::places::Places;
 
 /// Seconds that a hook may take where the plan does not say.

@@ -3,8 +3,8 @@
 use serde_json::json;
 use toml::de::DeValue;
 
-use crate::document::form::{LINE, word};
-use crate::document::{Entry, Form, Reader, Section, Word, entries, section};
+use crate::plan::document::form::{LINE, word};
+use crate::plan::document::{Entry, Form, Reader, Section, Word, entries, section};
 
 /// How the values of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toml::de::DeValue;
 
-use crate::document::form::{FLAG, WALLTIME, count, count_to};
-use crate::document::{Entry, Form, Reader, Section, find, section};
-use crate::units::{WALLTIME_FORMS, parse_walltime};
+use crate::base::units::{WALLTIME_FORMS, parse_walltime};
+use crate::plan::document::form::{FLAG, WALLTIME, count, count_to};
+use crate::plan::document::{Entry, Form, Reader, Section, find, section};
 
 /// How agents share a sweep. Times are seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,9 +2,9 @@
 //!
 //! Settling is pure arithmetic on what a person wrote; it never asks what a cluster has.
 
-use crate::document::form::{LINE, count_to};
-use crate::document::{Section, directives, section};
-use crate::fault::Fault;
+use crate::base::fault::Fault;
+use crate::plan::document::form::{LINE, count_to};
+use crate::plan::document::{Section, directives, section};
 use crate::plan::sections::auto::{Amount, Learns, MEMORY_OR_AUTO, WALLTIME_OR_AUTO};
 use crate::plan::sections::resources::Resources;
 
@@ -147,7 +147,7 @@ impl Wish {
 }
 
 fn check_gpu_ids(count: u32, nodes: u32, ranks: u32, own: Option<u32>) -> Result<u32, Fault> {
-    let devices = crate::words::count(u64::from(count), "device");
+    let devices = crate::base::words::count(u64::from(count), "device");
     if let Some(each) = own
         && u64::from(each) * u64::from(ranks) != u64::from(count)
     {

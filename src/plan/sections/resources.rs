@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::fault::Fault;
+use crate::base::fault::Fault;
 
 /// The resource request of a trial. Equal requests can share a job array.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use toml::de::DeValue;
 
 use super::pull::number;
-use crate::document::form::{FLAG, MEMORY, WALLTIME, count};
-use crate::document::{Entry, Form, Reader, Section, entries, section};
+use crate::plan::document::form::{FLAG, MEMORY, WALLTIME, count};
+use crate::plan::document::{Entry, Form, Reader, Section, entries, section};
 
 /// `[retry]`: which ends are repeated, how often, and with which requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -6,8 +6,8 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::argv::{ARGV, Argv};
-use crate::document::form::{LINE, LINES, PATH, TEXTS, count, for_shells, word};
-use crate::document::{Entry, Form, Reader, Section, Word, entries, find, section};
+use crate::plan::document::form::{LINE, LINES, PATH, TEXTS, count, for_shells, word};
+use crate::plan::document::{Entry, Form, Reader, Section, Word, entries, find, section};
 use crate::plan::run::{Notice, OnFailure, Run};
 use crate::plan::sections::hooks::Hooks;
 use crate::plan::sections::metrics::Metrics;
@@ -367,8 +367,9 @@ hint: write a signal and seconds before the deadline: `signal = \"USR1@120\"`"
         };
         // In a job of 127 seconds the deadline is 6.35 seconds before its end.
         for walltime in ["60s", "2m", "126s"] {
-            let shown =
-                crate::units::walltime_text(crate::units::parse_walltime(walltime).unwrap());
+            let shown = crate::base::units::walltime_text(
+                crate::base::units::parse_walltime(walltime).unwrap(),
+            );
             check_plan_faults(
                 &short(120, walltime),
                 &format!(

@@ -5,8 +5,8 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::pull::Pull;
-use crate::document::form::{LINE, LINES, count, line_schema, word};
-use crate::document::{Entry, Form, Reader, Section, Word, find, section};
+use crate::plan::document::form::{LINE, LINES, count, line_schema, word};
+use crate::plan::document::{Entry, Form, Reader, Section, Word, find, section};
 
 /// `[schedule]`: how trials become jobs.
 #[derive(Debug, Clone, PartialEq)]

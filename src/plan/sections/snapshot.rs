@@ -3,8 +3,8 @@
 use ignore::gitignore::GitignoreBuilder;
 use serde_json::json;
 
-use crate::document::form::{LINES, line_schema};
-use crate::document::{Entry, Form, Reader, Section, section};
+use crate::plan::document::form::{LINES, line_schema};
+use crate::plan::document::{Entry, Form, Reader, Section, section};
 use crate::plan::run::Run;
 
 /// `[snapshot]`: which files of the plan's folder are stored.

@@ -4,9 +4,9 @@
 
 use serde_json::json;
 
-use crate::document::form::{INTEGER, PATH, word};
-use crate::document::{Entry, Form, Reader, Section, Word, find, section};
-use crate::host::access::{Readers, Shared};
+use crate::base::host::access::{Readers, Shared};
+use crate::plan::document::form::{INTEGER, PATH, word};
+use crate::plan::document::{Entry, Form, Reader, Section, Word, find, section};
 use crate::plan::expansion::leaves::Merge;
 
 /// The version of plans this program reads.

@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::{Map, Value};
 use toml::de::DeValue;
 
-use crate::document::{Entry, Item, Reader, entries};
-use crate::fault::Fault;
+use crate::base::fault::Fault;
+use crate::plan::document::{Entry, Item, Reader, entries};
 use crate::plan::expansion::expand::Expanded;
 use crate::plan::run::Run;
 use crate::plan::templates::command::{Filler, named, stand_ins};

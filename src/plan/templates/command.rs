@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::json;
 use tera::Context;
 
-use crate::fault::Fault;
+use crate::base::fault::Fault;
 use crate::plan::run::Run;
 use crate::plan::templates::engine::{self, Parsed};
 use crate::plan::templates::known;

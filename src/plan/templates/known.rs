@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::fault::Fault;
+use crate::base::fault::Fault;
+use crate::base::words;
 use crate::plan::templates::engine::Uses;
-use crate::words;
 
 /// The names of `params` that stand for something else in templates of a command.
 pub(crate) const RESERVED_NAMES: &[&str] = &["params", "trial", "sweep"];

@@ -11,9 +11,9 @@ use std::collections::{HashMap, HashSet};
 use crate::plan::Resources;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::Diff;
-use crate::tree::journal::Journal;
-use crate::tree::records::Record;
-use crate::tree::waves::Array;
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::records::Record;
+use crate::sweep::tree::waves::Array;
 
 /// What became of arrays that are not what the plan asks for now.
 #[derive(Debug, Default)]
@@ -92,7 +92,7 @@ impl Amended {
                 "were submitted with another request and have not ended: they keep it, unless they are"
             }
         };
-        let trials = crate::words::count(open, "trial");
+        let trials = crate::base::words::count(open, "trial");
         Some(format!("{trials} {keep} cancelled and submitted again with `--retry`"))
     }
 }

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::fault::{self, Fault};
-use crate::host::process::Output;
-use crate::host::{Vars, access, clock, disk};
+use crate::base::fault::{self, Fault};
+use crate::base::host::process::Output;
+use crate::base::host::{Vars, access, clock, disk};
+use crate::base::words::count;
+use crate::cluster::rank::is_launcher_variable;
+use crate::cluster::render::{Templates, context};
+use crate::cluster::scheduler::calls::{self, Calls, refusal};
+use crate::cluster::scheduler::order::{self, Order};
+use crate::cluster::scheduler::{self, JobTime, Room, Scheduler, Wanted};
+use crate::plan::site::{SchedulerKind, Site};
 use crate::plan::{self, Plan, Resources};
-use crate::rank::is_launcher_variable;
-use crate::render::{Templates, context};
-use crate::scheduler::calls::{self, Calls, refusal};
-use crate::scheduler::order::{self, Order};
-use crate::scheduler::{self, JobTime, Room, Scheduler, Wanted};
-use crate::site::{SchedulerKind, Site};
-use crate::status::folders;
 use crate::submit::again::Again;
 use crate::submit::arrays::environment;
 use crate::submit::arrays::holder;
@@ -31,11 +31,11 @@ use crate::submit::{
     Source, check_caps, check_growth, check_requests, check_writable, grow, refuse_share, retry,
     secure, wanted,
 };
-use crate::tree::journal::{self, Entry, Journal, Writer};
-use crate::tree::lock::{Lock, Owner};
-use crate::tree::waves::{Array, Wave};
-use crate::tree::{Identity, Tree};
-use crate::words::count;
+use crate::sweep::status::folders;
+use crate::sweep::tree::journal::{self, Entry, Journal, Writer};
+use crate::sweep::tree::lock::{Lock, Owner};
+use crate::sweep::tree::waves::{Array, Wave};
+use crate::sweep::tree::{Identity, Tree};
 
 /// Options from the command line.
 #[derive(Debug, Default, Clone)]

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::host::{Vars, disk};
-use crate::rank::is_launcher_variable;
-use crate::tree::Tree;
-use crate::words::sh_quote;
+use crate::base::host::{Vars, disk};
+use crate::base::words::sh_quote;
+use crate::cluster::rank::is_launcher_variable;
+use crate::sweep::tree::Tree;
 
 /// Variables that belong to the shell, the session or the job itself, not to what is to be run.
 const OWN: &[&str] = &[

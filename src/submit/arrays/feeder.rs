@@ -3,24 +3,24 @@
 
 use anyhow::Result;
 
-use crate::fault::Fault;
-use crate::graph::Mapping;
-use crate::host::{clock, disk};
+use crate::base::fault::Fault;
+use crate::base::host::{clock, disk};
+use crate::base::words::count;
+use crate::cluster::graph::Mapping;
+use crate::cluster::scheduler::calls::Calls;
+use crate::cluster::scheduler::{Charged, Question, Room, Scheduler, State};
 use crate::plan::Resources;
-use crate::scheduler::calls::Calls;
-use crate::scheduler::{Charged, Question, Room, Scheduler, State};
-use crate::site::{SchedulerKind, Site};
-use crate::status::originals::of_originals;
-use crate::status::{feeder, hooks};
+use crate::plan::site::{SchedulerKind, Site};
 use crate::submit::Source;
 use crate::submit::arrays::batch::{ArrayOptions, Submission};
 use crate::submit::arrays::wave::Waves;
-use crate::tree::journal::Journal;
-use crate::tree::records::{self, Record};
-use crate::tree::table;
-use crate::tree::waves::{self, Array, Feeder, Repeat, Wave};
-use crate::tree::{FORMAT, Tree};
-use crate::words::count;
+use crate::sweep::status::originals::of_originals;
+use crate::sweep::status::{feeder, hooks};
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::records::{self, Record};
+use crate::sweep::tree::table;
+use crate::sweep::tree::waves::{self, Array, Feeder, Repeat, Wave};
+use crate::sweep::tree::{FORMAT, Tree};
 
 impl Waves {
     /// The arrays that are feeders, each with its wave, in the order of submission.

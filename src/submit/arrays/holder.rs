@@ -1,9 +1,9 @@
 //! Whether the holder of a sweep's lock still lives, where its process cannot be looked for: its scheduler knows its job.
 
-use crate::scheduler::calls::Calls;
-use crate::scheduler::{Element, Question, Scheduler, State};
-use crate::tree::journal::Journal;
-use crate::tree::lock::Owner;
+use crate::cluster::scheduler::calls::Calls;
+use crate::cluster::scheduler::{Element, Question, Scheduler, State};
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::lock::Owner;
 
 /// Whether the owner of a lock ran in a job of this sweep on another host, as a feeder does, and that job has ended. Each job is
 /// asked about once; `known`: the last one, and the answer.

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use crate::host::access::Readers;
+use crate::base::host::access::Readers;
+use crate::base::units;
+use crate::cluster::render::context::{JobScript, SiteWords};
+use crate::cluster::scheduler::pbs::directives as pbs;
 use crate::plan::Resources;
-use crate::render::context::{JobScript, SiteWords};
-use crate::scheduler::pbs::directives as pbs;
-use crate::tree::waves::Array;
-use crate::units;
+use crate::sweep::tree::waves::Array;
 
 /// Ranks that divide by the nodes are spread evenly: without this, Slurm fills the first node. On one node it
 /// is set for the ranks: Lightning refuses a job without `SLURM_NTASKS_PER_NODE`.

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use crate::fault::Fault;
-use crate::graph::shapes::Shapes;
-use crate::graph::{Graph, Mapping, Node, mapping, throttle};
+use crate::base::fault::Fault;
+use crate::base::units;
+use crate::base::words::{count, thousands};
+use crate::cluster::graph::shapes::Shapes;
+use crate::cluster::graph::{Graph, Mapping, Node, mapping, throttle};
+use crate::cluster::scheduler::{Facts, Limits, Places, Scheduler};
+use crate::plan::site::Site;
 use crate::plan::{ChainsAs, Plan, Resources};
-use crate::scheduler::{Facts, Limits, Places, Scheduler};
-use crate::site::Site;
-use crate::units;
-use crate::words::{count, thousands};
 
 /// What decides about the mapping.
 #[derive(Debug, Clone)]

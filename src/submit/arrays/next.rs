@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
 
-use crate::scheduler::calls::Calls;
-use crate::scheduler::{Places, Room, Scheduler};
-use crate::site::Site;
+use crate::base::words::{count, thousands};
+use crate::cluster::scheduler::calls::Calls;
+use crate::cluster::scheduler::{Places, Room, Scheduler};
+use crate::plan::site::Site;
 use crate::submit::arrays::amend;
 use crate::submit::arrays::batch::{ArrayOptions, Submission};
 use crate::submit::arrays::feeder;
@@ -16,12 +17,11 @@ use crate::submit::arrays::wave::{self, Before, Failures, Waves};
 use crate::submit::grow::Todo;
 use crate::submit::learn::{self, Divided};
 use crate::submit::{Source, check_requests, grow, retry, snapshot};
-use crate::tree::Tree;
-use crate::tree::journal::Journal;
-use crate::tree::records::Record;
-use crate::tree::waves::{Array, Wave};
-use crate::tree::{records, waves};
-use crate::words::{count, thousands};
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::records::Record;
+use crate::sweep::tree::waves::{Array, Wave};
+use crate::sweep::tree::{records, waves};
 
 /// What is left to others when a wave was written down.
 #[derive(Debug, Default)]

@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
 
-use crate::graph::Mapping;
+use crate::cluster::graph::Mapping;
 use crate::submit::arrays::mapping::Rules;
 use crate::submit::arrays::wave::{self, Before};
 use crate::submit::grow::Todo;
-use crate::tree::Tree;
-use crate::tree::records::Record;
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::records::Record;
 
 /// Trials that have a place in the queue now.
 pub(crate) struct Portion {
@@ -148,12 +148,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cluster::scheduler;
     use crate::plan;
-    use crate::scheduler;
-    use crate::site::SchedulerKind;
-    use crate::site::Site;
+    use crate::plan::site::SchedulerKind;
+    use crate::plan::site::Site;
     use crate::submit::arrays::wave::Waves;
-    use crate::tree::journal::Journal;
+    use crate::sweep::tree::journal::Journal;
 
     /// What is chosen of chains of these lengths, as numbers of trials, and how many are left.
     fn chosen(lengths: &[usize], free: u64, is_fed: bool, chains: &str) -> (Vec<u64>, u64) {

@@ -5,14 +5,14 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::wave::Waves;
-use crate::host::clock;
-use crate::scheduler::Scheduler;
-use crate::scheduler::calls::Calls;
-use crate::scheduler::job::array_of;
-use crate::site::Site;
-use crate::tree::journal::{Entry, Journal, Standing, Writer};
-use crate::tree::waves::Array;
-use crate::tree::{Tree, records};
+use crate::base::host::clock;
+use crate::cluster::scheduler::Scheduler;
+use crate::cluster::scheduler::calls::Calls;
+use crate::cluster::scheduler::job::array_of;
+use crate::plan::site::Site;
+use crate::sweep::tree::journal::{Entry, Journal, Standing, Writer};
+use crate::sweep::tree::waves::Array;
+use crate::sweep::tree::{Tree, records};
 
 /// Finds out what became of the calls of submissions that are gone, and writes it down. Returns the jobs that it found. `waits`:
 /// until each call must have arrived; otherwise one look settles what it finds. The caller holds the lock.

@@ -3,14 +3,14 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::render::Templates;
-use crate::render::context::{self as names, SiteWords};
-use crate::scheduler::Scheduler;
-use crate::site::Site;
+use crate::cluster::render::Templates;
+use crate::cluster::render::context::{self as names, SiteWords};
+use crate::cluster::scheduler::Scheduler;
+use crate::plan::site::Site;
 use crate::submit::Source;
 use crate::submit::arrays::job_script::job_script;
-use crate::tree::Tree;
-use crate::tree::waves::Array;
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::waves::Array;
 
 /// Renders job scripts, with placeholders for what is known only once the sweep is there.
 pub(crate) struct Scripts<'a> {

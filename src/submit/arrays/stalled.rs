@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 
-use crate::status::stalled;
 use crate::submit::arrays::batch::Submission;
 use crate::submit::arrays::wave::Waves;
-use crate::tree::journal::Standing;
-use crate::tree::records;
+use crate::sweep::status::stalled;
+use crate::sweep::tree::journal::Standing;
+use crate::sweep::tree::records;
 
 impl Submission<'_> {
     /// Releases the jobs of earlier submissions that wait for jobs that have ended. A fault on the way is only

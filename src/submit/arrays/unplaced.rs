@@ -6,8 +6,8 @@ use crate::plan::Resources;
 use crate::submit::again::Again;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::Diff;
-use crate::tree::journal::{Journal, Standing};
-use crate::tree::waves::Array;
+use crate::sweep::tree::journal::{Journal, Standing};
+use crate::sweep::tree::waves::Array;
 
 /// The trials of arrays that the scheduler has refused, or was not asked for, with what these arrays ask for: a retry, or
 /// `[retry]`, may have asked for something else than the plan does.

@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use anyhow::Result;
 
-use crate::scheduler::After;
+use crate::cluster::scheduler::After;
 use crate::submit::arrays::batch::Submission;
 use crate::submit::arrays::wave::Waves;
-use crate::tree::journal::{Journal, Standing};
-use crate::tree::records::{self, Record};
-use crate::tree::waves::{Array, Feeder};
+use crate::sweep::tree::journal::{Journal, Standing};
+use crate::sweep::tree::records::{self, Record};
+use crate::sweep::tree::waves::{Array, Feeder};
 
 /// Elements that a feeder waits for at most. One of so many ends soon enough, and a command line has room for them.
 const MOST_ELEMENTS: usize = 16;

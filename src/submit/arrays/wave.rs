@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::graph::shapes::Shapes;
-use crate::graph::{self, Node};
-use crate::host::clock;
+use crate::base::host::clock;
+use crate::cluster::graph::shapes::Shapes;
+use crate::cluster::graph::{self, Node};
 use crate::plan::{OnFailure, Resources};
 use crate::submit::again::Again;
 use crate::submit::arrays::mapping::{self, Mapped, Rules};
 use crate::submit::grow::{self, Diff, Todo};
-use crate::tree::journal::Journal;
-use crate::tree::records::{self, Attempt, Outcome, Record};
-use crate::tree::table;
-use crate::tree::waves::{self, Array, Wave};
-use crate::tree::{FORMAT, Tree};
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::records::{self, Attempt, Outcome, Record};
+use crate::sweep::tree::table;
+use crate::sweep::tree::waves::{self, Array, Wave};
+use crate::sweep::tree::{FORMAT, Tree};
 
 /// Every array that a sweep has asked for or means to.
 #[derive(Debug, Default)]

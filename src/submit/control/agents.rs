@@ -3,17 +3,17 @@
 
 use anyhow::Result;
 
-use crate::fault::Fault;
-use crate::host::{Vars, clock, vars};
-use crate::scheduler::order::{self, Order};
-use crate::site::Site;
-use crate::status::pilots;
+use crate::base::fault::Fault;
+use crate::base::host::{Vars, clock, vars};
+use crate::cluster::scheduler::order::{self, Order};
+use crate::plan::site::Site;
 use crate::submit::arrays::reconcile::settle_all;
 use crate::submit::control::done::Done;
-use crate::tree::journal::{self, Journal};
-use crate::tree::ledger::{self, CANCELLED, Entry, Ledger};
-use crate::tree::lock::Lock;
-use crate::tree::{Identity, Tree, deck, records, table};
+use crate::sweep::status::pilots;
+use crate::sweep::tree::journal::{self, Journal};
+use crate::sweep::tree::ledger::{self, CANCELLED, Entry, Ledger};
+use crate::sweep::tree::lock::Lock;
+use crate::sweep::tree::{Identity, Tree, deck, records, table};
 
 /// Does it for the agents of a sweep; `None` where agents have none of it.
 ///

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::words::count;
+use crate::base::words::count;
 
 /// The result of an order.
 #[derive(Debug, Default)]

@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::fault::Fault;
-use crate::host::{Vars, clock, vars};
-use crate::idset::IdSet;
-use crate::scheduler::order::{self, Order};
-use crate::scheduler::{Scheduler, State};
-use crate::site::Site;
-use crate::standing::State as Standing;
-use crate::status::originals::{is_original, of_originals};
-use crate::status::{self, Status};
+use crate::base::fault::Fault;
+use crate::base::host::{Vars, clock, vars};
+use crate::base::idset::IdSet;
+use crate::base::words::{self, count};
+use crate::cluster::scheduler::order::{self, Order};
+use crate::cluster::scheduler::{Scheduler, State};
+use crate::plan::site::Site;
 use crate::submit::arrays::feeder;
 use crate::submit::arrays::reconcile::settle_all;
 use crate::submit::arrays::wave::Waves;
-use crate::tree::damage::{Damage, Damaged};
-use crate::tree::journal::{Entry, Journal, Writer};
-use crate::tree::lock::{self, Lock};
-use crate::tree::{Identity, Tree, table};
-use crate::words::{self, count};
+use crate::sweep::standing::State as Standing;
+use crate::sweep::status::originals::{is_original, of_originals};
+use crate::sweep::status::{self, Status};
+use crate::sweep::tree::damage::{Damage, Damaged};
+use crate::sweep::tree::journal::{Entry, Journal, Writer};
+use crate::sweep::tree::lock::{self, Lock};
+use crate::sweep::tree::{Identity, Tree, table};
 
 /// Files that have lost lines about jobs: only its scheduler can find such a job.
 ///

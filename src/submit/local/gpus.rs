@@ -4,16 +4,16 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
-use crate::fault::{Fault, Faults};
-use crate::gpu::{Pool, Taken};
-use crate::host::Vars;
-use crate::host::gpus::DeviceId;
-use crate::idset::IdSet;
+use crate::base::fault::{Fault, Faults};
+use crate::base::host::Vars;
+use crate::base::host::gpus::DeviceId;
+use crate::base::idset::IdSet;
+use crate::base::words;
+use crate::cluster::gpu::{Pool, Taken};
 use crate::plan::{GpuIds, Plan, Trial};
 use crate::submit::Source;
 use crate::submit::grow::Diff;
-use crate::tree::table::Row;
-use crate::words;
+use crate::sweep::tree::table::Row;
 
 /// The devices of this machine, where any trial asks for some.
 pub(crate) struct Devices {

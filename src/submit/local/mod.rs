@@ -15,15 +15,15 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 
 use super::{Source, check_caps, check_growth, check_writable, secure};
-use crate::fault::Fault;
-use crate::gpu::Taken;
-use crate::host::gpus::DeviceId;
-use crate::host::signal::Signals;
-use crate::host::{Vars, clock, process, threads, vars};
-use crate::idset::IdSet;
+use crate::base::fault::Fault;
+use crate::base::host::gpus::DeviceId;
+use crate::base::host::signal::Signals;
+use crate::base::host::{Vars, clock, process, threads, vars};
+use crate::base::idset::IdSet;
+use crate::cluster::gpu::Taken;
+use crate::cluster::render::Templates;
+use crate::plan::site::{SchedulerKind, Site};
 use crate::plan::{OnFailure, Resources, Run};
-use crate::render::Templates;
-use crate::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
 use crate::submit::grow::{self, Diff, Request, Todo};
 use crate::submit::local::gpus::Devices;
@@ -31,10 +31,10 @@ use crate::submit::local::repeats::{Others, Repeats};
 use crate::submit::local::starter::{Deserted, Starter};
 use crate::submit::pilots::hands;
 use crate::submit::{retry, snapshot};
-use crate::tree::lock::{Lock, TOUCH_EVERY};
-use crate::tree::records::{self, Outcome, Record};
-use crate::tree::table::{self, Head, Row};
-use crate::tree::{Tree, journal, terms};
+use crate::sweep::tree::lock::{Lock, TOUCH_EVERY};
+use crate::sweep::tree::records::{self, Outcome, Record};
+use crate::sweep::tree::table::{self, Head, Row};
+use crate::sweep::tree::{Tree, journal, terms};
 
 /// Options from the command line.
 #[derive(Debug, Default, Clone)]

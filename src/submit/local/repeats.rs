@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::attempt::repeat::{self, Ground, Ruling};
-use crate::cause::Cause;
-use crate::host::clock;
-use crate::idset::IdSet;
+use crate::base::cause::Cause;
+use crate::base::host::clock;
+use crate::base::idset::IdSet;
 use crate::plan::{Resources, Retry};
 use crate::submit::auto;
-use crate::tree::Tree;
-use crate::tree::journal::{self, Decision, Entry, Journal};
-use crate::tree::lock::Lock;
-use crate::tree::records::{Outcome, Record};
-use crate::tree::requests::{Asker, Requests};
-use crate::tree::rulings::Rulings;
-use crate::tree::table::Row;
+use crate::sweep::attempt::repeat::{self, Ground, Ruling};
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::journal::{self, Decision, Entry, Journal};
+use crate::sweep::tree::lock::Lock;
+use crate::sweep::tree::records::{Outcome, Record};
+use crate::sweep::tree::requests::{Asker, Requests};
+use crate::sweep::tree::rulings::Rulings;
+use crate::sweep::tree::table::Row;
 
 /// What was decided about the trials of a sweep, and what follows from it.
 pub(in crate::submit) struct Repeats<'a> {

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use crate::devices::CHOSEN;
-use crate::fault::Fault;
-use crate::host::gpus::FILE_VARIABLE;
-use crate::host::{Vars, access, clock, disk, process};
+use crate::base::fault::Fault;
+use crate::base::host::gpus::FILE_VARIABLE;
+use crate::base::host::{Vars, access, clock, disk, process};
+use crate::cluster::devices::CHOSEN;
+use crate::cluster::rank::is_launcher_variable;
 use crate::plan::Resources;
-use crate::rank::is_launcher_variable;
 use crate::submit::grow::Request;
-use crate::tree::Tree;
+use crate::sweep::tree::Tree;
 
 /// Variables for Open MPI 4 and 5: no binding to one core, more ranks than cores, root allowed (in a
 /// container), twenty seconds for a checkpoint before ranks are killed. A failed rank is for the workers,

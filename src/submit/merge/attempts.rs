@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 
-use crate::fault::Fault;
-use crate::host::disk;
-use crate::tree::Tree;
-use crate::tree::keys::Keys;
-use crate::tree::line::Writer;
-use crate::tree::records::{Attempt, End, Event, Record, Start, Whole};
+use crate::base::fault::Fault;
+use crate::base::host::disk;
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::keys::Keys;
+use crate::sweep::tree::line::Writer;
+use crate::sweep::tree::records::{Attempt, End, Event, Record, Start, Whole};
 
 /// An attempt in one of the sweeps.
 #[derive(Clone, Copy)]

@@ -15,16 +15,16 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::grow;
-use crate::fault::Fault;
-use crate::host::{copy, disk, named};
-use crate::idset::IdSet;
-use crate::standing::{self, Standing};
-use crate::status::Status;
-use crate::tree::Tree;
-use crate::tree::code::{self, Beside, Submission};
-use crate::tree::export::Without;
-use crate::tree::records::Record;
-use crate::tree::table::{self, Head};
+use crate::base::fault::Fault;
+use crate::base::host::{copy, disk, named};
+use crate::base::idset::IdSet;
+use crate::sweep::standing::{self, Standing};
+use crate::sweep::status::Status;
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::code::{self, Beside, Submission};
+use crate::sweep::tree::export::Without;
+use crate::sweep::tree::records::Record;
+use crate::sweep::tree::table::{self, Head};
 use attempts::Own;
 use plans::Places;
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use crate::fault::Fault;
-use crate::host::disk;
+use crate::base::fault::Fault;
+use crate::base::host::disk;
+use crate::base::words::count;
 use crate::plan::{self, Plan, key};
-use crate::status::Status;
 use crate::submit::{Source, grow, reader_beside};
-use crate::tree::damage::Damage;
-use crate::tree::table::{self, Head};
-use crate::words::count;
+use crate::sweep::status::Status;
+use crate::sweep::tree::damage::Damage;
+use crate::sweep::tree::table::{self, Head};
 use anyhow::Result;
 
 /// Trials of a plan that are named.

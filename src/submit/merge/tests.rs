@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::collect;
-use crate::host::clock;
-use crate::site::Site;
+use crate::answers::collect;
+use crate::base::host::clock;
+use crate::plan::site::Site;
 use crate::submit::Source;
-use crate::tree::line::Writer;
-use crate::tree::records::{Event, Whole};
+use crate::sweep::tree::line::Writer;
+use crate::sweep::tree::records::{Event, Whole};
 
 /// Trials that are equal, alone and in chains, and trials that are equal but for their chain.
 const TRIALS: [&str; 9] = [
@@ -52,7 +52,7 @@ fn sweep(folder: &Path, groups: &[usize], record: impl Fn(usize, u64) -> Vec<Vec
     source.plan.trials = own.iter().map(|place| all[*place].clone()).collect();
     let tree = source.tree();
     disk::make_dir(tree.dir()).unwrap();
-    tree.create("s", crate::host::access::Access::default()).unwrap();
+    tree.create("s", crate::base::host::access::Access::default()).unwrap();
     let site = Site::default();
     let templates = source.templates(None, &site).unwrap();
     let diff = grow::diff(&tree, &source).unwrap();
@@ -107,7 +107,7 @@ fn runs(folder: &Path, place: usize, id: u64, made: &[Made]) -> Vec<Vec<u8>> {
 
 fn status(tree: &Tree) -> Status {
     let (tree, identity) = Tree::open(tree.dir()).unwrap();
-    crate::status::read(tree, identity, None).unwrap()
+    crate::sweep::status::read(tree, identity, None).unwrap()
 }
 
 /// The table of a sweep and the learning curves of its trials, as text.

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::host::{access, disk};
+use crate::base::host::{access, disk};
 use crate::plan::Resources;
-use crate::site::Site;
-use crate::tree::waves::Pilot;
+use crate::plan::site::Site;
+use crate::sweep::tree::waves::Pilot;
 
 /// The argument vector of an agent that is a pilot of the sweep in `dir`.
 pub(crate) fn argv(

@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::fault::{Fault, Faults};
-use crate::graph::shapes::Shapes;
-use crate::host::Vars;
-use crate::host::gpus::DeviceId;
-use crate::idset::IdSet;
+use crate::base::fault::{Fault, Faults};
+use crate::base::host::Vars;
+use crate::base::host::gpus::DeviceId;
+use crate::base::idset::IdSet;
+use crate::cluster::graph::shapes::Shapes;
+use crate::cluster::render::Templates;
+use crate::plan::site::{SchedulerKind, Site};
 use crate::plan::{GpuIds, Learn, Mode, OnFailure, Plan, Resources, Retry, Trial};
-use crate::render::Templates;
-use crate::site::{SchedulerKind, Site};
-use crate::status::folders;
 use crate::submit::again::Again;
 use crate::submit::arrays::wave::{self, Failures, LeftOver};
 use crate::submit::grow::{self, Diff, Todo};
@@ -25,12 +24,13 @@ use crate::submit::pilots::hands;
 use crate::submit::{
     Source, check_caps, check_growth, check_writable, local, retry, secure, snapshot,
 };
-use crate::tree::deck::{self, Deck, Terms};
-use crate::tree::journal::{self, Journal};
-use crate::tree::ledger::{self, Entry, Ledger};
-use crate::tree::lock::{self, Lock};
-use crate::tree::records::{self, Outcome, Record};
-use crate::tree::{Tree, table, terms};
+use crate::sweep::status::folders;
+use crate::sweep::tree::deck::{self, Deck, Terms};
+use crate::sweep::tree::journal::{self, Journal};
+use crate::sweep::tree::ledger::{self, Entry, Ledger};
+use crate::sweep::tree::lock::{self, Lock};
+use crate::sweep::tree::records::{self, Outcome, Record};
+use crate::sweep::tree::{Tree, table, terms};
 
 /// Options from the command line.
 #[derive(Debug, Default, Clone)]
@@ -346,7 +346,7 @@ pub(crate) fn no_function(sweep: &str) -> Fault {
 pub(crate) fn go_on(tree: &Tree) -> Result<()> {
     let mut ledger = Ledger::read(tree)?;
     while ledger.halted.is_some() {
-        let agent = format!("submit-{}", crate::host::clock::short_token());
+        let agent = format!("submit-{}", crate::base::host::clock::short_token());
         let entry = Entry::Resume { agent, nonce: "1".to_owned() };
         if !ledger::append(tree, &mut ledger, &entry, ledger::link)? {
             ledger.follow(tree)?;
@@ -428,7 +428,7 @@ pub(crate) fn check(source: &Source, site: &Site, serves: bool) -> Result<()> {
     if let Some((number, trial)) =
         plan.trials.iter().enumerate().find(|(_, trial)| trial.resources.ranks > 1)
     {
-        let ranks = crate::words::count(u64::from(trial.resources.ranks), "rank");
+        let ranks = crate::base::words::count(u64::from(trial.resources.ranks), "rank");
         faults.push(
             Fault::request(format!(
                 "trial {number} asks for {ranks}, and agents run trials of one"

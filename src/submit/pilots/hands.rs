@@ -5,16 +5,16 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
 
-use crate::fault::Fault;
-use crate::host::clock;
+use crate::base::fault::Fault;
+use crate::base::host::clock;
 use crate::submit::again::Again;
 use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::Diff;
-use crate::tree::deck::{self, Deck};
-use crate::tree::journal::Journal;
-use crate::tree::ledger::{self, Entry, Ledger, Piece};
-use crate::tree::records::Record;
-use crate::tree::{Tree, terms};
+use crate::sweep::tree::deck::{self, Deck};
+use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::ledger::{self, Entry, Ledger, Piece};
+use crate::sweep::tree::records::Record;
+use crate::sweep::tree::{Tree, terms};
 
 /// Units that are looked at together.
 const CHUNK: u64 = 1 << 16;

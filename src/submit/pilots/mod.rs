@@ -9,24 +9,24 @@ pub(super) mod hands;
 use anyhow::Result;
 
 use super::{Source, check_requests, check_writable, secure, wanted};
-use crate::fault::Fault;
-use crate::graph::Mapping;
-use crate::host::{Vars, clock};
+use crate::base::fault::Fault;
+use crate::base::host::{Vars, clock};
+use crate::base::words::{count, duration};
+use crate::cluster::graph::Mapping;
+use crate::cluster::render::Templates;
+use crate::cluster::scheduler::{self, Wanted};
+use crate::plan::site::{SchedulerKind, Site};
 use crate::plan::{Plan, Resources};
-use crate::render::Templates;
-use crate::scheduler::{self, Wanted};
-use crate::site::{SchedulerKind, Site};
-use crate::status::pilots::{self, Pilots};
 use crate::submit::again::Again;
 use crate::submit::arrays::batch::{Asked, Submission};
 use crate::submit::arrays::feeder;
 use crate::submit::arrays::reconcile::settle_all;
 use crate::submit::grow::Diff;
-use crate::tree::ledger::Ledger;
-use crate::tree::lock::Lock;
-use crate::tree::waves::{self, Array, Pilot, Wave};
-use crate::tree::{FORMAT, Tree, deck};
-use crate::words::{count, duration};
+use crate::sweep::status::pilots::{self, Pilots};
+use crate::sweep::tree::ledger::Ledger;
+use crate::sweep::tree::lock::Lock;
+use crate::sweep::tree::waves::{self, Array, Pilot, Wave};
+use crate::sweep::tree::{FORMAT, Tree, deck};
 
 /// Options from the command line; the plan says the rest.
 #[derive(Debug, Default, Clone)]

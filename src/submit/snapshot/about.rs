@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::fault;
-use crate::host::process::{self, Output};
-use crate::host::{Vars, disk};
+use crate::base::fault;
+use crate::base::host::process::{self, Output};
+use crate::base::host::{Vars, disk};
 use crate::plan::Snapshot;
 use crate::submit::Source;
-use crate::tree::code::Git;
+use crate::sweep::tree::code::Git;
 
 /// How long git may take for an answer, and the command that lists packages.
 const LIMITS: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(60));

@@ -12,16 +12,16 @@ use std::collections::{BTreeSet, HashMap};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::host::{Vars, clock};
-use crate::idset::IdSet;
+use crate::base::host::{Vars, clock};
+use crate::base::idset::IdSet;
+use crate::base::words::count;
 use crate::plan::Snapshot;
 use crate::submit::Source;
 use crate::submit::again::Again;
 use crate::submit::grow::Diff;
-use crate::tree::code::{self, Beside, Manifest, Submission};
-use crate::tree::records::Record;
-use crate::tree::{FORMAT, Tree};
-use crate::words::count;
+use crate::sweep::tree::code::{self, Beside, Manifest, Submission};
+use crate::sweep::tree::records::Record;
+use crate::sweep::tree::{FORMAT, Tree};
 use store::{Outcome, Stored};
 use walk::Found;
 

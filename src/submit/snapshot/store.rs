@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::walk::Found;
-use crate::host::{clock, content, disk, rename};
-use crate::tree::Tree;
-use crate::tree::code::{self, File};
+use crate::base::host::{clock, content, disk, rename};
+use crate::sweep::tree::Tree;
+use crate::sweep::tree::code::{self, File};
 
 /// How much is stored that was not there before.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -11,12 +11,12 @@ use ignore::WalkBuilder;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rayon::prelude::*;
 
-use crate::fault::Fault;
-use crate::host::{content, disk, threads};
+use crate::base::fault::Fault;
+use crate::base::host::{content, disk, threads};
 use crate::plan::Snapshot;
 use crate::submit::Source;
-use crate::tree::code::{File, Manifest};
-use crate::tree::{FORMAT, Tree};
+use crate::sweep::tree::code::{File, Manifest};
+use crate::sweep::tree::{FORMAT, Tree};
 
 /// What a plan's `[snapshot]` names, as it is now.
 pub(super) struct Found {

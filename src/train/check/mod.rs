@@ -1,11 +1,11 @@
 //! What serde cannot say of a `[train]`: ranges of numbers, and keys that do not go together.
 
-use crate::fault::Fault;
+use crate::base::fault::Fault;
+use crate::base::words;
 use crate::train::config::{
     Config, Data, Device, Direction, Loss, Metric, Model, Optimizer, Precision, Schedule, Source,
     Validation,
 };
-use crate::words;
 
 /// The metrics there are.
 pub(crate) const METRICS: [&str; 4] = ["val_loss", "val_accuracy", "train_loss", "train_accuracy"];

@@ -4,9 +4,9 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::fault::Fault;
-use crate::host::map::Map;
-use crate::words;
+use crate::base::fault::Fault;
+use crate::base::host::map::Map;
+use crate::base::words;
 
 /// Type of the numbers of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,9 +6,9 @@ use std::path::Path;
 use super::array::{Array, Bytes};
 use super::tensors::Tensors;
 use super::{idx, npy, npz};
-use crate::fault::Fault;
-use crate::host::map::Map;
-use crate::words;
+use crate::base::fault::Fault;
+use crate::base::host::map::Map;
+use crate::base::words;
 
 /// An open file of data.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::fault::Fault;
-use crate::host::disk;
-use crate::host::map::{self, Map};
+use crate::base::fault::Fault;
+use crate::base::host::disk;
+use crate::base::host::map::{self, Map};
 use crate::train::config::Source;
 
 /// Bytes of a page.

@@ -7,7 +7,7 @@
 use super::array::{self, Array, Bytes, Dtype};
 use super::npy::swap;
 use super::packed::{self, Unpacked};
-use crate::fault::Fault;
+use crate::base::fault::Fault;
 
 /// Whether a file begins as IDX does.
 pub(super) fn is_one(bytes: &[u8]) -> bool {

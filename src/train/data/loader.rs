@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 
 use super::batch::{Batch, How};
 use super::dataset::Dataset;
-use crate::fault::{self, Fault};
-use crate::host::threads;
+use crate::base::fault::{self, Fault};
+use crate::base::host::threads;
 
 /// Makes a batch of some samples, perhaps in the memory of an old one.
 type Make = dyn Fn(&[u64], Option<Batch>) -> Result<Batch, Fault> + Send + Sync;

@@ -5,8 +5,8 @@
 //! little-endian stay where they are; big-endian ones and Fortran order are turned once, in memory.
 
 use super::array::{self, Array, Bytes, Dtype};
-use crate::fault::Fault;
-use crate::words;
+use crate::base::fault::Fault;
+use crate::base::words;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 

@@ -10,8 +10,8 @@ use zip::{CompressionMethod, ZipArchive};
 use super::array::{Array, Bytes};
 use super::npy;
 use super::packed::{Unpacked, unpack};
-use crate::fault::Fault;
-use crate::host::disk;
+use crate::base::fault::Fault;
+use crate::base::host::disk;
 
 /// The names of the arrays, in the order of the archive.
 pub(super) fn names(bytes: &Bytes, name: &str) -> Result<Vec<String>, Fault> {

@@ -6,9 +6,9 @@
 use std::io::Read;
 
 use super::array::Bytes;
-use crate::fault::Fault;
-use crate::host::disk;
-use crate::words;
+use crate::base::fault::Fault;
+use crate::base::host::disk;
+use crate::base::words;
 
 /// Bytes in which a header ends.
 const HEAD: u64 = 64 << 10;

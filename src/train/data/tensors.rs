@@ -4,7 +4,7 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype as Theirs, Metadata};
 
 use super::array::{Array, Bytes, Dtype};
-use crate::fault::Fault;
+use crate::base::fault::Fault;
 
 /// The header of a file, and where it ends.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ pub use distributed::{Distributed, Subset};
 pub use exact::Exact;
 pub use own::Own;
 
-use crate::fault::Fault;
+use crate::base::fault::Fault;
 
 /// One rank among all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Place;
 use super::distributed::Subset;
-use crate::fault::Fault;
+use crate::base::fault::Fault;
 
 /// The samples of one rank, which no other rank reads; shuffled within the rank, with seed + epoch.
 ///

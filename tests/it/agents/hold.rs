@@ -41,7 +41,7 @@ fn agents_begin_nothing_of_a_sweep_that_is_held() {
     said(&world, "hold", HELD);
     said(&world, "hold", "nothing of it waits to begin");
     wait_until("it has given the rest back", || world.entries("results/p", "\"back\"") == 1);
-    let user = hpcsweep::host::vars::user_name();
+    let user = hpcsweep::base::host::vars::user_name();
     let status = world.run(&["status"]);
     assert!(status.out.contains(&format!("held by {user}")), "{}", status.whole());
     world.write("go", "");

@@ -1,6 +1,6 @@
 //! Many at once: agents that start together with a plan without a queue, and trials that do nothing.
 
-use hpcsweep::tree::{Tree, records};
+use hpcsweep::sweep::tree::{Tree, records};
 
 use crate::support::faults::rounds;
 use crate::support::world::{Started, World};

@@ -12,9 +12,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hpcsweep::tree::Tree;
-use hpcsweep::tree::ledger::{Gone, Ledger};
-use hpcsweep::tree::records::{self, Attempt, Outcome, Record};
+use hpcsweep::sweep::tree::Tree;
+use hpcsweep::sweep::tree::ledger::{Gone, Ledger};
+use hpcsweep::sweep::tree::records::{self, Attempt, Outcome, Record};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
-use hpcsweep::tree::{Tree, line};
+use hpcsweep::sweep::tree::{Tree, line};
 use serde_json::json;
 
 use crate::support::plans::shell;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hpcsweep::tree::{Tree, line};
+use hpcsweep::sweep::tree::{Tree, line};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

@@ -94,8 +94,8 @@ fn a_served_report_answers_those_who_have_the_address_and_nobody_else() {
     let served = Served::new(&world, &[]);
     let (port, secret) = (served.port, &served.secret);
     assert_eq!(secret.len(), 64);
-    let user = hpcsweep::host::vars::user_name();
-    let host = hpcsweep::host::vars::hostname();
+    let user = hpcsweep::base::host::vars::user_name();
+    let host = hpcsweep::base::host::vars::hostname();
     assert_eq!(
         served.hint,
         format!(

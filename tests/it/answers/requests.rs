@@ -1,7 +1,7 @@
 //! What trials requested: every verb says the same, whoever ran a trial. A budget adds up the same requests.
 
-use hpcsweep::tree::line;
-use hpcsweep::tree::records::{End, Event};
+use hpcsweep::sweep::tree::line;
+use hpcsweep::sweep::tree::records::{End, Event};
 use serde_json::Value;
 
 use crate::support::pbs::Pbs;

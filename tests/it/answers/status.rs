@@ -580,7 +580,7 @@ fn nothing_more_of_a_sweep_that_is_held_is_submitted() {
     let ran = world.run(&["hold"]);
     assert_eq!(ran.whole(), format!("s: held 6 trials: 101\n{stays}exit code 0\n"));
     world.program("scontrol", &scontrol);
-    let user = hpcsweep::host::vars::user_name();
+    let user = hpcsweep::base::host::vars::user_name();
     let refused = format!(
         "error: s is held by {user}\nhint: `hpcsweep release results/s` continues it; then submit it again\nexit code 2\n"
     );
@@ -663,7 +663,7 @@ fn what_is_held_stays_held_while_its_scheduler_does_not_answer() {
     world.run(&["hold"]).ok();
     world.program("squeue", "#!/bin/sh\necho 'slurm_load_jobs error: no answer' >&2\nexit 1\n");
     for args in [&["release"][..], &["release", "--trial", "1"]] {
-        let user = hpcsweep::host::vars::user_name();
+        let user = hpcsweep::base::host::vars::user_name();
         let said = format!(
             "error: cannot tell which jobs of s are held; seen by: the results tree alone (`squeue` says: no answer); \
              held by {user}\nhint: try again\nexit code 3\n"
@@ -695,7 +695,7 @@ fn what_half_an_answer_leaves_out_may_be_held() {
     world.run(&["hold"]).ok();
     world.program("squeue", "#!/bin/sh\necho 'slurm_load_jobs error: no answer' >&2\nexit 1\n");
     answer(&world, "sacct", "101_[0-3]|PENDING|JobHeldUser|x\n102_[0-3]|PENDING|None|x\n");
-    let user = hpcsweep::host::vars::user_name();
+    let user = hpcsweep::base::host::vars::user_name();
     let said = format!(
         "error: released 1 job, but cannot tell which other jobs of s are held; \
          seen by: sacct alone (`squeue` says: no answer); held by {user}\n\
@@ -713,7 +713,7 @@ fn readers_say_who_holds_a_sweep() {
     let world = submitted();
     answer(&world, "squeue", "101_[0-5]|PENDING|Resources|x\n");
     world.program("scontrol", "#!/bin/sh\nexit 0\n");
-    let user = hpcsweep::host::vars::user_name();
+    let user = hpcsweep::base::host::vars::user_name();
     world.run(&["hold"]).ok();
     for verb in [&["status"][..], &["watch", "--once"]] {
         let ran = world.run(verb);

@@ -1,9 +1,9 @@
 //! What a trial has used: the memory of all of its processes, processor time, bytes, wherever it runs. The programs know what
 //! they use and say it.
 
-use hpcsweep::cause::Cause;
-use hpcsweep::tree::line;
-use hpcsweep::tree::records::{End, Event, Outcome, Usage};
+use hpcsweep::base::cause::Cause;
+use hpcsweep::sweep::tree::line;
+use hpcsweep::sweep::tree::records::{End, Event, Outcome, Usage};
 use serde_json::{Value, json};
 
 use crate::support::plans::shell;

@@ -128,7 +128,7 @@ fn a_sweep_run_here_is_told_from_its_records() {
     let world = World::new();
     world.local(&shell("exit $HPCSWEEP_PARAM_A", "[grid]\na = [0, 2, 0]\n"), &["-j", "1"]);
     let ran = world.run(&["watch", "results/s"]);
-    let host = hpcsweep::host::vars::hostname();
+    let host = hpcsweep::base::host::vars::hostname();
     let expected = format!(
         "\
 s: 3 trials

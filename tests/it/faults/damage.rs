@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use hpcsweep::collect;
-use hpcsweep::status;
-use hpcsweep::tree::Tree;
+use hpcsweep::answers::collect;
+use hpcsweep::sweep::status;
+use hpcsweep::sweep::tree::Tree;
 use serde_json::{Value, json};
 
 use crate::support::faults::Dice;

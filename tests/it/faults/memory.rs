@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use flate2::write::{DeflateEncoder, GzEncoder};
-use hpcsweep::host::process;
+use hpcsweep::base::host::process;
 use hpcsweep::train::data::files::Arrays;
 
 use crate::support::agents::SHORT;

@@ -176,7 +176,7 @@ fn the_folder_of_somebody_else_holds_no_device() {
     }
     let mut world = World::new();
     world.set("CUDA_VISIBLE_DEVICES", "0");
-    let name = format!("tmp/hpcsweep-gpus-0-{}", hpcsweep::host::vars::hostname());
+    let name = format!("tmp/hpcsweep-gpus-0-{}", hpcsweep::base::host::vars::hostname());
     fs::create_dir(world.path(&name)).unwrap();
     chown(world.path(&name), Some(NOBODY), None).unwrap();
     world.local(&shell("true", "[resources]\ngpus_per_rank = 1\n[grid]\na = [1, 2]\n"), &[]).ok();

@@ -28,7 +28,7 @@ fn forge(world: &World, change: impl Fn(&mut Value)) {
     let mut event: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     event.as_object_mut().unwrap().remove("crc");
     change(&mut event);
-    fs::write(&path, hpcsweep::tree::line::seal(&event).unwrap()).unwrap();
+    fs::write(&path, hpcsweep::sweep::tree::line::seal(&event).unwrap()).unwrap();
 }
 
 /// Waits until a process does nothing but wait.

@@ -491,9 +491,9 @@ const LINKED: &str = "HOOKS_LINKED_SWEEP";
 #[test]
 fn a_program_that_links_the_library_is_told_in_its_own_process() {
     if let Some(sweep) = std::env::var_os(LINKED) {
-        let which = hpcsweep::worker::Which::Trial(0);
+        let which = hpcsweep::run::worker::Which::Trial(0);
         let (sweep, resources) = (sweep.into(), None);
-        let request = hpcsweep::worker::Request {
+        let request = hpcsweep::run::worker::Request {
             sweep,
             which,
             gate: true,
@@ -503,12 +503,12 @@ fn a_program_that_links_the_library_is_told_in_its_own_process() {
             say: |_| {},
         };
         let mut heard = Vec::new();
-        let mut told = |ending: &hpcsweep::worker::hooks::Ending<'_>| {
+        let mut told = |ending: &hpcsweep::run::worker::hooks::Ending<'_>| {
             let told = ending.to_json();
             heard.push(format!("{} {} {}", told["state"], told["attempt"], told["log_tail"]));
         };
-        let vars = hpcsweep::host::vars::snapshot();
-        let code = hpcsweep::worker::run(&request, vars, Some(&mut told)).unwrap();
+        let vars = hpcsweep::base::host::vars::snapshot();
+        let code = hpcsweep::run::worker::run(&request, vars, Some(&mut told)).unwrap();
         println!("\ncode {code}: {}", heard.join(", "));
         return;
     }

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use hpcsweep::host::vars;
-use hpcsweep::tree::Tree;
-use hpcsweep::tree::lock::Lock;
+use hpcsweep::base::host::vars;
+use hpcsweep::sweep::tree::Tree;
+use hpcsweep::sweep::tree::lock::Lock;
 use nix::sys::signal::Signal;
 use serde_json::json;
 

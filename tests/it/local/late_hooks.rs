@@ -1,7 +1,7 @@
 //! A hook whose caller is killed between the end of its trial and the end of the call is called by who looks next.
 
-use hpcsweep::tree::Tree;
-use hpcsweep::tree::lock::Lock;
+use hpcsweep::sweep::tree::Tree;
+use hpcsweep::sweep::tree::lock::Lock;
 use nix::sys::signal::Signal;
 use serde_json::json;
 

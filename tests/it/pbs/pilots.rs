@@ -195,7 +195,7 @@ exit code 2
     );
     assert_eq!(said(&pbs.world, &["cancel"]), "s: cancelled 2 pilots: 0[].pbshead\nexit code 0\n");
     pbs.wait_idle();
-    let user = hpcsweep::host::vars::user_name();
+    let user = hpcsweep::base::host::vars::user_name();
     assert_eq!(pbs.standings(), vec![format!("queued: halted: cancelled by {user}"); 4]);
     let again = "s: nothing of it is queued or running\nexit code 0\n";
     assert_eq!(said(&pbs.world, &["cancel"]), again);
@@ -309,7 +309,7 @@ exit code 0
     assert_eq!(said(&pbs.world, &["hold"]), "s: nothing of it waits to begin\nexit code 0\n");
     pbs.set("scheduling", true);
     // A held sweep stays held, whichever user submits it.
-    let user = hpcsweep::host::vars::user_name();
+    let user = hpcsweep::base::host::vars::user_name();
     let more = pbs.again(&["--pull"]).err;
     let still = format!("s: it is held by {user}: `hpcsweep release results/s` continues it (");
     assert!(more.starts_with(&still), "{more}");

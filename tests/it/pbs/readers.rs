@@ -1,8 +1,8 @@
 //! PBS: what a real server (OpenPBS 23.06.06, and a client of the generation before it) was seen to print, and what
 //! the readers make of it. The outputs in `tests/cases/pbs` are cut, never changed.
 
-use hpcsweep::scheduler::pbs::jobs::{Job, elements, find, jobs, jobs_from_text};
-use hpcsweep::scheduler::pbs::server::{queues, server, way};
+use hpcsweep::cluster::scheduler::pbs::jobs::{Job, elements, find, jobs, jobs_from_text};
+use hpcsweep::cluster::scheduler::pbs::server::{queues, server, way};
 
 macro_rules! case {
     ($name:literal) => {

@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use hpcsweep::tree::Tree;
-use hpcsweep::tree::records::{self, Attempt, Outcome};
+use hpcsweep::sweep::tree::Tree;
+use hpcsweep::sweep::tree::records::{self, Attempt, Outcome};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

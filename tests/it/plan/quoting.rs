@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use hpcsweep::words::sh_quote;
+use hpcsweep::base::words::sh_quote;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::frame::{Answer, Request};
-use hpcsweep::sync::serve::serve_one;
-use hpcsweep::sync::threads;
-use hpcsweep::sync::value::{Form, Value};
+use hpcsweep::base::fault::Fault;
+use hpcsweep::run::sync::frame::{Answer, Request};
+use hpcsweep::run::sync::serve::serve_one;
+use hpcsweep::run::sync::threads;
+use hpcsweep::run::sync::value::{Form, Value};
 
 use crate::support::sync_cases::{Case, Expect, cases, cases_in};
 use crate::support::world::ROOT;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use hpcsweep::plan::{self, Pull};
-use hpcsweep::tree::bundle;
-use hpcsweep::tree::deck::{self, Terms};
-use hpcsweep::tree::ledger::{self, Entry, Ledger};
-use hpcsweep::tree::records::{End, Event, Outcome, Start, Who};
-use hpcsweep::tree::table::{self, Head, RowOut};
-use hpcsweep::tree::{FORMAT, Tree};
+use hpcsweep::sweep::tree::bundle;
+use hpcsweep::sweep::tree::deck::{self, Terms};
+use hpcsweep::sweep::tree::ledger::{self, Entry, Ledger};
+use hpcsweep::sweep::tree::records::{End, Event, Outcome, Start, Who};
+use hpcsweep::sweep::tree::table::{self, Head, RowOut};
+use hpcsweep::sweep::tree::{FORMAT, Tree};
 use serde_json::Value;
 
 use crate::support::world::{PROGRAM, Started, World};
@@ -90,7 +90,7 @@ pub(crate) fn trials_of(chains: &[Chain]) -> String {
 pub(crate) fn made_up(world: &World, trials: u64, agents: u64) {
     let tree = Tree::at(&world.path("results/big"));
     std::fs::create_dir_all(tree.dir()).unwrap();
-    tree.create("big", hpcsweep::host::access::Access::default()).unwrap();
+    tree.create("big", hpcsweep::base::host::access::Access::default()).unwrap();
     let text = "version = 1\nsweep.name = \"big\"\nrun.command = [\"true\"]\n";
     let plan = plan::parse(text, "plan.toml").unwrap();
     let head = Head {
@@ -128,7 +128,7 @@ pub(crate) fn made_up(world: &World, trials: u64, agents: u64) {
     ledger::prepare(&tree).unwrap();
     let mut ledger = Ledger::default();
     let share = trials / agents;
-    let began = hpcsweep::host::clock::now() - share as f64 / 10.0;
+    let began = hpcsweep::base::host::clock::now() - share as f64 / 10.0;
     for number in 0..agents {
         let (agent, host) = (format!("n{number}-{number}"), format!("n{number}"));
         let nonce = "join".to_owned();

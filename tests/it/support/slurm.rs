@@ -62,7 +62,7 @@ pub(crate) fn add_slurm(world: &World) {
 pub(crate) fn shown(world: &World, sweep: &str, script: &str) -> String {
     let identity: serde_json::Value =
         serde_json::from_str(&world.read(&format!("{sweep}/sweep.json"))).unwrap();
-    let quoted = hpcsweep::words::sh_quote(PROGRAM);
+    let quoted = hpcsweep::base::words::sh_quote(PROGRAM);
     world
         .read(&format!("{sweep}/jobs/{script}"))
         .replace(&quoted, SHOWN_PROGRAM)

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use hpcsweep::sync::frame::{Answer, Leaf, Request};
-use hpcsweep::sync::gather::Flags;
-use hpcsweep::sync::value::{Dtype, Form, Value};
+use hpcsweep::run::sync::frame::{Answer, Leaf, Request};
+use hpcsweep::run::sync::gather::Flags;
+use hpcsweep::run::sync::value::{Dtype, Form, Value};
 use serde_json::{Map, Value as Json, json};
 
 use crate::support::world::ROOT;

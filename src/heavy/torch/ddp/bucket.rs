@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "hands the memory of a tensor to a reduction under way")]
 
-use hpcsweep::fault::Fault;
+use hpcsweep::base::fault::Fault;
 use hpcsweep::train::bucket;
 use tch::{Device, Kind, Tensor, no_grad};
 

@@ -1,7 +1,7 @@
 //! Proof that all ranks mean the same gradients.
 
-use hpcsweep::fault::Fault;
-use hpcsweep::sync::peers::Peers;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::run::sync::peers::Peers;
 use hpcsweep::train::bucket::layout_hash;
 
 use crate::torch::model::Named;
@@ -69,7 +69,7 @@ fn counts(record: &[u8]) -> [u64; 3] {
 
 #[cfg(test)]
 mod tests {
-    use hpcsweep::fault::Kind;
+    use hpcsweep::base::fault::Kind;
     use tch::{Device, Tensor};
 
     use super::*;

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use hpcsweep::fault::{Fault, Kind};
+use hpcsweep::base::fault::{Fault, Kind};
 use hpcsweep::train::bucket::{LIMITS, Parameter, by_arrival};
 use tch::{Device, Tensor, no_grad};
 

@@ -4,8 +4,8 @@
 
 use std::ffi::c_void;
 
-use hpcsweep::fault::{Fault, Kind};
-use hpcsweep::sync::peers::{Alone, Peers};
+use hpcsweep::base::fault::{Fault, Kind};
+use hpcsweep::run::sync::peers::{Alone, Peers};
 
 /// What adds up gradients.
 pub(crate) trait Reduce: Peers {

@@ -21,7 +21,7 @@ struct Seen {
     marks: Option<Vec<f64>>,
 }
 
-impl hpcsweep::sync::peers::Peers for Twin {
+impl hpcsweep::run::sync::peers::Peers for Twin {
     fn rank(&self) -> u32 {
         0
     }
@@ -190,7 +190,7 @@ fn a_second_pass_before_the_first_is_finished_is_a_fault() {
 fn after_its_end_gradients_are_as_before() {
     let parameters = named(&[4], Double);
     drop(twins(&parameters, true));
-    let alone = Box::new(hpcsweep::sync::peers::Alone);
+    let alone = Box::new(hpcsweep::run::sync::peers::Alone);
     let mut ddp = Ddp::new(&parameters, &[], alone, DdpOptions::default()).unwrap();
     assert_eq!(grad(&parameters[0]), None);
     ddp.backward(&squares(&[&parameters[0]]), 1.0, true).unwrap();
@@ -217,7 +217,7 @@ fn buffers_stay_the_same_tensors_in_one_piece() {
 #[test]
 fn numbers_that_mpi_cannot_add_up_are_refused() {
     let parameters = named(&[4], tch::Kind::BFloat16);
-    let alone = Box::new(hpcsweep::sync::peers::Alone);
+    let alone = Box::new(hpcsweep::run::sync::peers::Alone);
     assert_eq!(
         Ddp::new(&parameters, &[], alone, DdpOptions::default()).err().unwrap().to_string(),
         "parameter `p0` is BFloat16; ranks add up Float and Double alone\nhint: keep parameters in 32 \

@@ -14,7 +14,7 @@ mod script;
 use std::collections::HashMap;
 use std::path::Path;
 
-use hpcsweep::fault::Fault;
+use hpcsweep::base::fault::Fault;
 use hpcsweep::train::config;
 use tch::{Device, Kind, Tensor, no_grad};
 

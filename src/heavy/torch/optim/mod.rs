@@ -10,7 +10,7 @@ mod sgd;
 
 use std::collections::HashMap;
 
-use hpcsweep::fault::Fault;
+use hpcsweep::base::fault::Fault;
 use hpcsweep::train::config;
 use tch::{Device, Kind, Tensor, no_grad};
 

@@ -9,8 +9,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use anyhow::Result;
-use hpcsweep::fault::Fault;
-use hpcsweep::host::{disk, threads};
+use hpcsweep::base::fault::Fault;
+use hpcsweep::base::host::{disk, threads};
 
 use super::file::{self, Pieces};
 

@@ -1,7 +1,7 @@
 //! Tensors to bytes and back, without a change of a bit.
 
 use anyhow::Result;
-use hpcsweep::fault::{Fault, Kind as Whose};
+use hpcsweep::base::fault::{Fault, Kind as Whose};
 use tch::{Tensor, no_grad};
 
 use super::file::{Piece, Pieces};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use hpcsweep::fault::Fault;
-use hpcsweep::host::disk;
-use hpcsweep::sync::peers::Peers;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::base::host::disk;
+use hpcsweep::run::sync::peers::Peers;
 use hpcsweep::train::config::Model as ModelConfig;
 use hpcsweep::train::job::Job;
 

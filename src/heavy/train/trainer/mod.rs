@@ -7,9 +7,9 @@ mod validation;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use hpcsweep::fault::Fault;
-use hpcsweep::host::disk;
-use hpcsweep::sync::peers::Peers;
+use hpcsweep::base::fault::Fault;
+use hpcsweep::base::host::disk;
+use hpcsweep::run::sync::peers::Peers;
 use hpcsweep::train::config::{
     Config, Loss, Metric, Model as ModelConfig, NonFinite, Precision, Schedule, Source, Validation,
 };

@@ -1,7 +1,7 @@
 //! One step of the optimizer: the gradients of the mean over all samples that all ranks take in it.
 
 use anyhow::Result;
-use hpcsweep::fault::Fault;
+use hpcsweep::base::fault::Fault;
 use hpcsweep::train::config::{Model as ModelConfig, NonFinite};
 use hpcsweep::train::means::Means;
 use hpcsweep::train::sampler::Batches;

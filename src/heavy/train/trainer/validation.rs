@@ -1,7 +1,7 @@
 //! The validation after an epoch: each sample once, on one rank.
 
 use anyhow::Result;
-use hpcsweep::fault::Fault;
+use hpcsweep::base::fault::Fault;
 use hpcsweep::train::means::Means;
 use tch::no_grad;
 

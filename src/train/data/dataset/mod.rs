@@ -11,10 +11,10 @@ use super::batch::{Batch, How, Kind, Targets};
 use super::convert::{self, Scaling};
 use super::files::Arrays;
 use super::turbulence::Turbulence;
-use crate::fault::{self, Fault};
-use crate::host::map;
+use crate::base::fault::{self, Fault};
+use crate::base::host::map;
+use crate::base::words;
 use crate::train::config::Source;
-use crate::words;
 
 /// Samples: inputs, and the targets that belong to them.
 #[derive(Debug)]

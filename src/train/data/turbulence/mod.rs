@@ -8,7 +8,7 @@
 
 use std::f64::consts::TAU;
 
-use crate::fault::Fault;
+use crate::base::fault::Fault;
 use crate::train::config::{Field, Synthetic};
 
 /// Modes of each shell of wave numbers (k - 1/2, k + 1/2).

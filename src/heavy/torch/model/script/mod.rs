@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::path::Path;
 
-use hpcsweep::fault::Fault;
+use hpcsweep::base::fault::Fault;
 use tch::Tensor;
 
 use super::layers::Place;

@@ -12,7 +12,7 @@ use crate::torch::testing::{assert_close, first, numbers, random_numbers, weight
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/worker/scripts");
 
-fn load(file: &str) -> Result<Model, hpcsweep::fault::Fault> {
+fn load(file: &str) -> Result<Model, hpcsweep::base::fault::Fault> {
     let config = config::Model::Script { file: file.into() };
     Model::build(&config, &[4], Device::Cpu, Kind::Double, 0, Path::new(FOLDER))
 }
