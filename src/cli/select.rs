@@ -68,7 +68,7 @@ impl Named {
     /// The trials of one sweep that are meant; `None` if all are. The scheduler is asked only if it matters how they stand.
     ///
     /// # Errors
-    /// As [`Wanted::of`].
+    /// As [`Wanted::trials_in`].
     pub(super) fn trials(
         &self,
         tree: &Tree,

@@ -20,7 +20,7 @@ static REASON: OnceLock<PathBuf> = OnceLock::new();
 static FAILING: AtomicBool = AtomicBool::new(false);
 
 /// Makes a panic on any thread an end like any other, with `reason` as the file for its line.
-pub(crate) fn arm(reason: &Path) {
+pub(super) fn arm(reason: &Path) {
     if REASON.set(reason.to_owned()).is_err() {
         return;
     }

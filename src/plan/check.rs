@@ -31,7 +31,7 @@ pub(crate) use crate::plan::templates::command::CommandTemplate;
 const MAX_FORMS: usize = 1000;
 
 /// Checks the syntax of the templates of `[run]` and `[hooks]`.
-pub(crate) fn check_syntax(reader: &mut Reader<'_>, run: &Run, places: &Places) {
+pub(super) fn check_syntax(reader: &mut Reader<'_>, run: &Run, places: &Places) {
     for (what, template, at) in templates(run, places) {
         if let Err(reason) = template.uses() {
             let hint = "expressions are written `{{ name }}`; for text with braces, `{{ '{{' }}`, or `{{ '{#' }}`";
@@ -41,7 +41,7 @@ pub(crate) fn check_syntax(reader: &mut Reader<'_>, run: &Run, places: &Places) 
 }
 
 /// Checks `[run]` and `[hooks]` against the trials; `places` are the byte offsets of its templates.
-pub(crate) fn check_command(
+pub(super) fn check_command(
     reader: &mut Reader<'_>,
     run: &Run,
     places: &Places,
@@ -127,7 +127,7 @@ fn check_names(reader: &mut Reader<'_>, uses: &Uses, what: &str, at: usize, form
 }
 
 /// Checks the templates among the `task_id`s.
-pub(crate) fn check_tasks(reader: &mut Reader<'_>, tasks: &Tasks, expanded: &Expanded) {
+pub(super) fn check_tasks(reader: &mut Reader<'_>, tasks: &Tasks, expanded: &Expanded) {
     for (number, (template, at)) in tasks.templates.iter().enumerate() {
         if let Err(reason) = template.uses() {
             let sentence = format!("`task_id` is not a template: {reason}");
@@ -158,7 +158,7 @@ fn unknown(reader: &mut Reader<'_>, at: usize, what: &str, fault: Fault) {
 }
 
 /// Checks the names that exclusions use.
-pub(crate) fn check_rules(
+pub(super) fn check_rules(
     reader: &mut Reader<'_>,
     rules: &[Rule],
     forms: &[Form],
@@ -188,7 +188,7 @@ pub(crate) fn check_rules(
 }
 
 /// Refuses syncs of programs that cannot inherit the socket to their worker.
-pub(crate) fn check_sync(reader: &mut Reader<'_>, run: &Run, at: usize) {
+pub(super) fn check_sync(reader: &mut Reader<'_>, run: &Run, at: usize) {
     let is_podman = run.container.as_ref().is_some_and(|own| own.runtime == Runtime::Podman);
     if is_podman && run.metrics.mpi {
         let sentence = "Podman does not pass the socket for `[metrics] sync = \"mpi\"` to programs";
@@ -199,7 +199,7 @@ pub(crate) fn check_sync(reader: &mut Reader<'_>, run: &Run, at: usize) {
 }
 
 /// Refuses a signal that would come before a trial begins.
-pub(crate) fn check_signal(reader: &mut Reader<'_>, run: &Run, places: &Places, trials: &[Trial]) {
+pub(super) fn check_signal(reader: &mut Reader<'_>, run: &Run, places: &Places, trials: &[Trial]) {
     let Some(notice) = run.signal else { return };
     let walltimes = trials.iter().filter_map(|trial| trial.resources.walltime_s);
     if let Some(walltime) = walltimes.min().filter(|shortest| !notice.comes_within(*shortest)) {
@@ -212,7 +212,7 @@ pub(crate) fn check_signal(reader: &mut Reader<'_>, run: &Run, places: &Places, 
 }
 
 /// Refuses two parameters of one trial that would be the same environment variable.
-pub(crate) fn check_variables(reader: &mut Reader<'_>, at: usize, forms: &[Form]) {
+pub(super) fn check_variables(reader: &mut Reader<'_>, at: usize, forms: &[Form]) {
     for form in forms.iter().take(MAX_FORMS) {
         let mut names_by_variable: HashMap<String, &str> = HashMap::new();
         for name in form.names.iter() {
@@ -229,7 +229,7 @@ pub(crate) fn check_variables(reader: &mut Reader<'_>, at: usize, forms: &[Form]
 }
 
 /// Refuses a chain `1` beside a chain `"1"`: tables and variables show them alike.
-pub(crate) fn check_chains(reader: &mut Reader<'_>, at: usize, trials: &[Trial]) {
+pub(super) fn check_chains(reader: &mut Reader<'_>, at: usize, trials: &[Trial]) {
     let mut numbers: HashMap<i64, usize> = HashMap::new();
     let mut names: HashMap<i64, usize> = HashMap::new();
     for (i, trial) in trials.iter().enumerate() {
@@ -258,7 +258,7 @@ pub(crate) fn check_chains(reader: &mut Reader<'_>, at: usize, trials: &[Trial])
 }
 
 /// Reports names in `by` that no trial has as a parameter.
-pub(crate) fn check_learnt(reader: &mut Reader<'_>, trials: &[Trial]) {
+pub(super) fn check_learnt(reader: &mut Reader<'_>, trials: &[Trial]) {
     let mut checked: Vec<*const Learn> = Vec::new();
     for learn in trials.iter().filter_map(|trial| trial.learns.as_ref()).flat_map(|l| l.all()) {
         if checked.contains(&Arc::as_ptr(learn)) {

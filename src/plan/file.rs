@@ -77,7 +77,7 @@ impl Plan {
 }
 
 /// The tables of a plan, each with what it is.
-pub(crate) const TABLES: &[(&str, &str)] = &[
+pub(super) const TABLES: &[(&str, &str)] = &[
     ("version", "the version of the format"),
     ("sweep", "the sweep's name and where its results lie"),
     ("run", "the command of every trial"),

@@ -11,12 +11,12 @@ pub(crate) fn plan(body: &str) -> Plan {
 }
 
 /// Compares all faults of a head and a body.
-pub(crate) fn check_faults(body: &str, expected: &str) {
+pub(super) fn check_faults(body: &str, expected: &str) {
     check_plan_faults(&format!("{HEAD}{body}"), expected);
 }
 
 /// Compares all faults of a whole plan.
-pub(crate) fn check_plan_faults(text: &str, expected: &str) {
+pub(super) fn check_plan_faults(text: &str, expected: &str) {
     match parse(text, "plan.toml") {
         Ok(plan) => panic!("no fault, but {} trials", plan.trials.len()),
         Err(error) => assert_eq!(error.to_string(), expected),

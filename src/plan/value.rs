@@ -315,7 +315,7 @@ impl<'de> Visitor<'de> for Nested {
         }
         let last_names = NAMES.with_borrow(Arc::clone);
         let mut values = Vec::with_capacity(last_names.len());
-        // The names, as soon as they are not those of `last`.
+        // The names, as soon as they are not `last_names`.
         let mut changed_names: Option<Vec<Arc<str>>> = None;
         let mut leaf = |name: &str, value: Value| {
             let name_index = values.len();

@@ -33,7 +33,7 @@ impl Mt19937 {
     }
 
     /// The next 32 bits: torch's `random()`.
-    pub(crate) fn next_u32(&mut self) -> u32 {
+    fn next_u32(&mut self) -> u32 {
         if self.next == N {
             self.refill();
             self.next = 0;
@@ -43,7 +43,7 @@ impl Mt19937 {
     }
 
     /// The next 64 bits: torch's `random64()`, whose upper half is drawn first.
-    pub(crate) fn next_u64(&mut self) -> u64 {
+    fn next_u64(&mut self) -> u64 {
         let high = u64::from(self.next_u32());
         high << 32 | u64::from(self.next_u32())
     }
@@ -82,7 +82,7 @@ pub fn randperm(n: u64, seed: u64) -> Vec<u64> {
 }
 
 /// The same in half the memory.
-pub(crate) fn randperm32(n: u32, seed: u64) -> Vec<u32> {
+pub(super) fn randperm32(n: u32, seed: u64) -> Vec<u32> {
     let mut words = Mt19937::new(seed);
     if u64::from(n) < LARGE {
         swapped(n, &mut words)

@@ -122,7 +122,7 @@ impl Shards {
 
 /// The `part`-th of `parts` stretches of `n` places; their lengths differ by one at most, the longer
 /// ones first.
-pub(crate) fn balanced(n: u64, parts: u64, part: u64) -> Range<u64> {
+pub(super) fn balanced(n: u64, parts: u64, part: u64) -> Range<u64> {
     let (each, more) = (n / parts, n % parts);
     let start = part * each + part.min(more);
     start..start + each + u64::from(part < more)

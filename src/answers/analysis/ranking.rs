@@ -122,7 +122,7 @@ pub(crate) struct Ranking {
     /// The trials of all settings without a number that counts.
     pub(crate) left: Left,
     /// Whether all comparisons were between trials that agree in what is averaged over.
-    pub(crate) is_paired: bool,
+    is_paired: bool,
     /// Whether some settings lack trials that others have: their means are not of the same seeds.
     pub(crate) is_uneven: bool,
     /// The bounds of the metric, within which intervals stay.
@@ -130,7 +130,7 @@ pub(crate) struct Ranking {
 }
 
 /// The probability below which a setting is told from the best.
-pub(crate) const SIGNIFICANT: f64 = 0.05;
+pub(super) const SIGNIFICANT: f64 = 0.05;
 
 impl Ranking {
     /// The settings that cannot be told from the best.

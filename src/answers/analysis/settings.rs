@@ -283,14 +283,14 @@ impl Observed {
     }
 
     /// The part of its trials that ended which gave no number.
-    pub(crate) fn part_failed(&self) -> f64 {
+    pub(super) fn part_failed(&self) -> f64 {
         let bad = self.left.bad() as f64;
         bad / (bad + self.values.len() as f64).max(1.0)
     }
 
     /// The numbers of trials that agree in what is averaged over: of each pair, ours and the other's. Where several trials of
     /// a setting agree, their mean counts.
-    pub(crate) fn paired_with(&self, other: &Self) -> Vec<(f64, f64)> {
+    pub(super) fn paired_with(&self, other: &Self) -> Vec<(f64, f64)> {
         let (own, of_other) = (self.by_pair(), other.by_pair());
         let position: HashMap<&str, f64> = of_other.into_iter().collect();
         own.into_iter().filter_map(|(pair, value)| Some((value, *position.get(pair)?))).collect()

@@ -40,7 +40,7 @@ const MARGIN: f64 = 0.05;
 
 impl Scale {
     /// Along numbers, with some room at the ends, or none. A logarithmic axis needs numbers above zero.
-    pub(crate) fn spanning(values: impl Iterator<Item = f64>, log: bool, room: bool) -> Self {
+    pub(super) fn spanning(values: impl Iterator<Item = f64>, log: bool, room: bool) -> Self {
         let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|v| has_place(*v) && (!log || *v > 0.0)) {
             (from, to) = (from.min(value), to.max(value));

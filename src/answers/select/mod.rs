@@ -114,7 +114,7 @@ impl Wanted {
     /// Leaves the trials that are not meant out of the sweeps.
     ///
     /// # Errors
-    /// As [`Wanted::of`].
+    /// As [`Wanted::trials_in`].
     pub(crate) fn narrow(&self, sweeps: &mut [Status]) -> Result<()> {
         if self.is_all() {
             return Ok(());

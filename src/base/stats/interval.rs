@@ -11,7 +11,7 @@ pub(crate) type Interval = [f64; 2];
 const MISSES: f64 = 0.05;
 
 /// The quantile of Student's t that is exceeded on each side in half of [`MISSES`]; `None` without a degree of freedom.
-pub(super) fn t_quantile(freedom: f64) -> Option<f64> {
+fn t_quantile(freedom: f64) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
     Some(t.inverse_cdf(1.0 - MISSES / 2.0))
 }

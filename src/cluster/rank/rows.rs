@@ -238,7 +238,7 @@ fn slurm_step(vars: &Vars) -> Result<Option<Row>, Fault> {
 /// 0xfffffffd, extern 0xfffffffc, batch 0xfffffffb, interactive 0xfffffffa.
 ///
 /// srun prints them unsigned; slurmstepd, since 2026, signed (commit 87077e7c7d).
-pub(super) fn is_reserved_step(vars: &Vars) -> Result<bool, Fault> {
+fn is_reserved_step(vars: &Vars) -> Result<bool, Fault> {
     let Some(text) = text(vars, "SLURM_STEP_ID") else { return Ok(false) };
     let id: Option<i64> = text.parse().ok();
     let id = id.and_then(|id| u32::try_from(id).or(i32::try_from(id).map(i32::cast_unsigned)).ok());

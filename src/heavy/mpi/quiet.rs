@@ -32,7 +32,7 @@ impl World {
         let mut received = ManuallyDrop::new(vec![0_u8; mine.len() * self.size as usize]);
         // SAFETY: a constant of the library.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-        // SAFETY: `mine` has `len` bytes and `all` has `size` times as many; both live until the request is complete.
+        // SAFETY: `mine` has `len` bytes and `received` has `size` times as many; both live until the request is complete.
         let code = unsafe {
             ffi::MPI_Iallgather(
                 mine.as_ptr().cast(),

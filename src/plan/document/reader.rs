@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A fault of the document with its place, not yet reported.
-    pub(crate) fn fault_at(&self, at: usize, sentence: impl Into<String>) -> Fault {
+    fn fault_at(&self, at: usize, sentence: impl Into<String>) -> Fault {
         Fault::request(sentence).at(self.place(at))
     }
 

@@ -13,11 +13,11 @@ use crate::plan::templates::engine::Uses;
 pub(crate) const RESERVED_NAMES: &[&str] = &["params", "trial", "sweep"];
 
 /// The fields of `trial` in templates.
-pub(crate) const TRIAL_FIELDS: &[&str] =
+const TRIAL_FIELDS: &[&str] =
     &["id", "task_id", "chain", "link", "attempt", "work_dir", "checkpoint_dir", "gpu_ids_abs"];
 
 /// The fields of `sweep` in templates.
-pub(crate) const SWEEP_FIELDS: &[&str] = &["name", "seed", "dir"];
+const SWEEP_FIELDS: &[&str] = &["name", "seed", "dir"];
 
 /// The dotted names of a set of parameters.
 type Names = Arc<[Arc<str>]>;

@@ -12,8 +12,7 @@ use super::value::{Dtype, Form, Value};
 use crate::base::fault::Fault;
 
 /// A hint about the values that can be sent.
-pub(super) const SENDABLE: &str =
-    "numbers, truth values, lists of them, arrays and tensors can be synced";
+const SENDABLE: &str = "numbers, truth values, lists of them, arrays and tensors can be synced";
 
 /// Items whose pieces have fewer bytes than this together travel in one message; a larger one goes alone,
 /// straight from where it lies into the result.

@@ -21,7 +21,7 @@ pub fn run<T: Send>(n: u32, body: impl Fn(&mut dyn Peers) -> T + Sync) -> Vec<T>
 }
 
 /// [`run`], with the panics of the ranks that panicked.
-pub(crate) fn try_run<T: Send>(
+fn try_run<T: Send>(
     n: u32,
     body: impl Fn(&mut dyn Peers) -> T + Sync,
 ) -> Vec<std::thread::Result<T>> {

@@ -275,18 +275,18 @@ mod tests {
             }
             Ok(of_indices(indices))
         };
-        let loader = Loader::of(Box::new(make), lists(20), 2, 2).unwrap();
+        let loader = Loader::spawn(Box::new(make), lists(20), 2, 2).unwrap();
         let expected: Vec<Result<Vec<i64>, String>> =
             (0..20).map(|i| Ok(vec![i, i + 100])).collect();
         assert_eq!(taken(loader), expected);
-        let none = Loader::of(Box::new(|i, _| Ok(of_indices(i))), lists(0), 3, 2).unwrap();
+        let none = Loader::spawn(Box::new(|i, _| Ok(of_indices(i))), lists(0), 3, 2).unwrap();
         assert_eq!(taken(none), []);
     }
 
     #[test]
     fn there_is_room_for_as_many_as_the_depth() {
         let make = |indices: &[u64], _: Option<Batch>| Ok(of_indices(indices));
-        let loader = Loader::of(Box::new(make), lists(0), 1, 1).unwrap();
+        let loader = Loader::spawn(Box::new(make), lists(0), 1, 1).unwrap();
         let mut state = loader.shared.lock();
         (state.n_begun, state.n_taken) = (12, 10);
         let room: Vec<bool> = (1..5).map(|depth| state.has_room(depth)).collect();
@@ -304,7 +304,7 @@ mod tests {
             seen.send(indices[0]).unwrap();
             Ok(of_indices(indices))
         };
-        let mut loader = Loader::of(Box::new(make), lists(50), 2, 3).unwrap();
+        let mut loader = Loader::spawn(Box::new(make), lists(50), 2, 3).unwrap();
         for n in 0..50 {
             // All batches that may be begun are begun: the threads do not wait for a request.
             while begun.load(Ordering::SeqCst) < (n + 3).min(50) {
@@ -323,7 +323,7 @@ mod tests {
             _ => Ok(of_indices(indices)),
         };
         for threads in [1, 4] {
-            let loader = Loader::of(Box::new(make), lists(20), threads, 4).unwrap();
+            let loader = Loader::spawn(Box::new(make), lists(20), threads, 4).unwrap();
             let mut expected: Vec<Result<Vec<i64>, String>> =
                 (0..3).map(|i| Ok(vec![i, i + 100])).collect();
             expected.push(Err("bad sample".into()));
@@ -338,11 +338,11 @@ mod tests {
             _ => Ok(of_indices(indices)),
         };
         let told = "a thread that prepares data panicked: ";
-        let loader = Loader::of(Box::new(make), lists(5), 2, 2).unwrap();
+        let loader = Loader::spawn(Box::new(make), lists(5), 2, 2).unwrap();
         assert_eq!(taken(loader), [Ok(vec![0, 100]), Err(format!("{told}broken 1"))]);
         let source = (0..5).map(|i| if i < 2 { vec![i] } else { panic!("no lists") });
         let make = |indices: &[u64], _: Option<Batch>| Ok(of_indices(indices));
-        let loader = Loader::of(Box::new(make), Box::new(source), 2, 2).unwrap();
+        let loader = Loader::spawn(Box::new(make), Box::new(source), 2, 2).unwrap();
         assert_eq!(taken(loader), [Ok(vec![0]), Ok(vec![1]), Err(format!("{told}no lists"))]);
     }
 
@@ -355,7 +355,7 @@ mod tests {
             Ok(of_indices(indices))
         };
         let endless = Box::new((0..).map(|i| vec![i]));
-        let mut loader = Loader::of(Box::new(make), endless, 3, 2).unwrap();
+        let mut loader = Loader::spawn(Box::new(make), endless, 3, 2).unwrap();
         loader.next().unwrap().unwrap();
         drop(loader);
         assert_eq!(Arc::strong_count(&held), 1, "a thread still holds it");

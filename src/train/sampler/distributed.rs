@@ -122,7 +122,7 @@ impl Subset {
 }
 
 /// What seeds an epoch: `manual_seed(seed + epoch)`.
-pub(super) fn seed_of(seed: i64, epoch: u64) -> u64 {
+fn seed_of(seed: i64, epoch: u64) -> u64 {
     (seed as u64).wrapping_add(epoch)
 }
 
