@@ -36,7 +36,7 @@ struct Range {
 /// A fault when the text is not a host list, or names more hosts than Slurm allows.
 ///
 /// ```
-/// # use hpcsweep::hostlist::expand;
+/// # use hpcsweep::base::hostlist::expand;
 /// assert_eq!(expand("n[08-10],m1").unwrap(), ["n08", "n09", "n10", "m1"]);
 /// ```
 pub fn expand(text: &str) -> Result<Vec<String>, Fault> {

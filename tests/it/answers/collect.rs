@@ -370,8 +370,10 @@ fn a_damaged_line_is_left_out_and_reported_and_the_rest_is_read() {
     assert!(status.out.contains("left out: 1 damaged line in records/000/0.1.jsonl\n"));
     assert_eq!((status.code, world.run(&["watch", "--once"]).code), (1, 1));
     let line = "  left out: 1 damaged line in records/000/0.1.jsonl\n";
-    let has_line = |trial: &str| world.run(&["why", trial]).ok().contains(line);
-    assert_eq!((has_line("0"), has_line("1")), (true, false));
+    let why = |trial: &str| world.run(&["why", trial]);
+    let (damaged, other) = (why("0"), why("1"));
+    assert_eq!((damaged.out.contains(line), damaged.code), (true, 1));
+    assert_eq!((other.out.contains(line), other.code), (false, 0));
     let status = world.run(&["status", "--json"]);
     let json: Value = serde_json::from_str(&status.out).unwrap();
     assert_eq!((status.code, &json["damaged"]), (1, &best["damaged"]));
