@@ -7,7 +7,7 @@ use hpcsweep::sweep::tree::records::{End, Event, Outcome, Usage};
 use serde_json::{Value, json};
 
 use crate::support::plans::shell;
-use crate::support::world::{World, wait_until};
+use crate::support::world::{PROGRAM, World, wait_until};
 
 /// Programs in Python that use memory in a known way; `n` MiB at most, and then they stay until they have been seen.
 const MEMORY: &str = r#"
@@ -143,6 +143,20 @@ fn memory_is_that_of_the_whole_process_tree() {
     let world = World::new();
     world.local(&memory_plan(), &["-j", "1"]).ok();
     check_memory(&ends(&world));
+}
+
+/// The kernel's peak of an agent is also that of the process that it was before, and says nothing of the agent's programs.
+#[test]
+fn the_size_of_what_has_started_an_agent_does_not_count() {
+    let world = World::new();
+    let plan =
+        memory_plan().replace(&MODES.map(|mode| format!("\"{mode}\"")).join(", "), "\"one\"");
+    world.write("plan.toml", &plan);
+    let become_agent = "import os, sys\nblock = b'x' * (2 * int(sys.argv[2]) << 20)\n\
+        os.execv(sys.argv[1], ['hpcsweep', 'worker', '--pull', 'plan.toml'])";
+    world.call("python3", &["-c", become_agent, PROGRAM, &SIZE.to_string()]).ok();
+    let ends = world.written_by_agents("s", "end");
+    assert_eq!(ends[0]["usage"]["memory_source"], "rusage", "{ends:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use crate::base::fault::Fault;
 
 pub(crate) use look::{has_children, has_ended, name, started, text_of};
 pub use spent::{Spent, reap};
-pub(crate) use spent::{so_far as spent_so_far, time_of_thread};
+pub(crate) use spent::{peak_memory, so_far as spent_so_far, time_of_thread};
 
 /// The result of a finished program.
 #[derive(Debug, Clone)]

@@ -70,6 +70,15 @@ pub(crate) fn so_far() -> Spent {
     Spent { memory: own.memory, ..own.and(children) }
 }
 
+/// The largest resident set of this process since it became its program, bytes; 0 where the kernel does not say. The peak of
+/// getrusage(2) is also that of the program which this process was before.
+pub(crate) fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|peak| peak.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1024)
+}
+
 /// How a child of this process ended and what it has used; `None` while it runs.
 ///
 /// # Errors

@@ -100,7 +100,7 @@ pub(crate) struct Meter {
     /// The largest resident set of one process in a sample.
     largest: u64,
     /// What the kernel reports of the program at least, whatever it needs.
-    least: u64,
+    least: fn() -> u64,
     processes: u32,
     threads: u32,
     /// The counters of the node, and when they are looked at next.
@@ -116,14 +116,15 @@ impl Meter {
     pub(crate) fn begin(share: u32, may_be_alone: bool) -> Self {
         let own = may_be_alone.then(Own::find).flatten();
         let pace = Pace::new(Instant::now(), share);
-        let (last, largest, least) = (0, 0, 0);
-        Self { pace, own, peak: None, last, largest, least, processes: 0, threads: 0, energy: None }
+        let (last, largest, peak) = (0, 0, None);
+        let (processes, threads, energy) = (0, 0, None);
+        Self { pace, own, peak, last, largest, least: || 0, processes, threads, energy }
     }
 
     /// The program began in this process's memory ([`process::start_on`]), so that the kernel's peak of it is at least the peak
-    /// of this process then.
+    /// of this process.
     pub(crate) fn began_here(&mut self) {
-        self.least = process::spent_so_far().memory;
+        self.least = process::peak_memory;
     }
 
     /// Begins with the program of a rank. Control groups are not asked on a machine without a scheduler, where the programs of
@@ -193,7 +194,8 @@ impl Meter {
     /// All processes have ended, and have spent this.
     pub(crate) fn end(&mut self, spent: Spent, gpus: Vec<GpuUsage>) -> Used {
         let own = self.own.as_ref().and_then(Own::peak).map(|peak| (peak, MemorySource::Cgroup));
-        let kernel = match spent.memory > self.least || self.largest == 0 {
+        // A program without a sample is short: it is not worth the look at our own memory.
+        let kernel = match self.largest == 0 || spent.memory > (self.least)() {
             true => (spent.memory, MemorySource::Rusage),
             false => (self.largest, MemorySource::Rss),
         };
@@ -288,7 +290,7 @@ mod tests {
         assert_eq!(end(7, Some((5, MemorySource::Rss))), (7, MemorySource::Rusage, None));
         // What began in the memory of a large process.
         let end = |largest: u64, memory: u64| {
-            let mut meter = Meter { largest, least: 9, ..Meter::begin(1, false) };
+            let mut meter = Meter { largest, least: || 9, ..Meter::begin(1, false) };
             let used = meter.end(Spent { memory, ..Spent::default() }, Vec::new());
             (used.memory, used.usage.memory_source)
         };
