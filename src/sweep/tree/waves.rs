@@ -56,9 +56,11 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Tells a record of one of its trials.
+    /// Tells a record of one of its trials. An attempt that is done needs no cause: its end may have become visible only after
+    /// the submission.
     fn tell(&self, record: &mut Record) {
-        if let Some(last) = record.attempts.iter_mut().rfind(|own| own.is_of_job(&self.job)) {
+        let last = record.attempts.iter_mut().rfind(|own| own.is_of_job(&self.job));
+        if let Some(last) = last.filter(|last| !last.is_done()) {
             last.told = Some(self.told.clone());
         }
     }
@@ -328,5 +330,38 @@ pub fn element(tree: &Tree, wave: u32, entry: u64) -> Result<u64> {
         _ => Err(Fault::machine(format!("`{}` has no entry {entry}", path.display()))
             .hint("the job script and the sweep's folder do not belong together")
             .into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ended, Told};
+    use crate::base::cause::Cause;
+    use crate::sweep::tree::records::{Attempt, Record, Start};
+
+    #[test]
+    fn a_cause_is_told_of_the_last_attempt_in_its_job_unless_that_is_done() {
+        let attempt = |job: &str, state: Option<&str>| {
+            let end = state.map(|state| {
+                let line = serde_json::json!({
+                    "trial": 0, "attempt": 1, "time": 1.0, "state": state, "duration_s": 1.0, "peak_memory": 0,
+                });
+                serde_json::from_value(line).unwrap()
+            });
+            let start = Start { job: Some(job.to_owned()), ..Start::default() };
+            Attempt { end, ..Attempt::begun(start, 1, None) }
+        };
+        let told = Told { cause: Cause::Preempted, reason: String::new() };
+        let ended = Ended { trials: "0".to_owned(), job: "7".to_owned(), told };
+        let causes = |attempts: Vec<Attempt>| {
+            let mut record = Record { attempts, ..Record::default() };
+            ended.tell(&mut record);
+            record.attempts.into_iter().map(|own| own.told.map(|told| told.cause)).collect()
+        };
+        let all = [("7_0", Some("interrupted")), ("7_0", None), ("8_0", None)];
+        let told: Vec<_> = causes(all.map(|(job, state)| attempt(job, state)).to_vec());
+        assert_eq!(told, [None, Some(Cause::Preempted), None]);
+        let told: Vec<_> = causes(vec![attempt("7_0", Some("done"))]);
+        assert_eq!(told, [None]);
     }
 }

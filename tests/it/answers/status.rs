@@ -236,7 +236,7 @@ fn the_cause_of_an_attempt_is_kept_when_its_trial_is_submitted_again() {
     };
     answer(&world, "sacct", "102_0|PENDING|None|x\n");
     assert_eq!(causes(&world), ("preempted".to_owned(), "preempted".to_owned()));
-    // The second job is gone before it began, and nobody knows anything any more.
+    // The second job vanished before it began, and the accounting has forgotten both.
     answer(&world, "sacct", "");
     assert_eq!(world.status()["trials"][0]["cause"], "preempted");
     world.write("mended", "");
