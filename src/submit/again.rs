@@ -10,6 +10,7 @@ use crate::base::fault::Fault;
 use crate::base::idset::IdSet;
 use crate::plan::{OnFailure, Resources};
 use crate::submit::grow::{Diff, Todo};
+use crate::sweep::decide::{Wanted, Wish};
 use crate::sweep::standing::State;
 use crate::sweep::status::Status;
 use crate::sweep::tree::waves::{Feeder, Repeat};
@@ -17,21 +18,11 @@ use crate::sweep::tree::waves::{Feeder, Repeat};
 /// Trials that run again.
 #[derive(Debug, Default, Clone)]
 pub struct Again {
-    which: Which,
+    wish: Wish,
     /// The requests that hold this time in place of the plan's.
     requests: Arc<HashMap<u64, Arc<Resources>>>,
-    /// The trials but for which nothing is submitted; `None`: everything that is left is.
-    alone: Option<Arc<BTreeSet<u64>>>,
     /// Whether they run the code as it is now, and not that of their snapshot.
     current_code: bool,
-}
-
-#[derive(Debug, Default, Clone)]
-enum Which {
-    #[default]
-    None,
-    All,
-    These(Arc<BTreeSet<u64>>),
 }
 
 /// What is to be different about a request.
@@ -76,8 +67,8 @@ impl Change {
 impl Again {
     /// All trials that ended without success, as the plan asks for them, or none.
     pub(crate) fn all(retry: bool) -> Self {
-        let which = if retry { Which::All } else { Which::None };
-        Self { which, ..Self::default() }
+        let again = if retry { Wanted::All } else { Wanted::None };
+        Self { wish: Wish { again, alone: None }, ..Self::default() }
     }
 
     /// These trials, with a change of what the plan asks for. `alone`: nothing else is submitted.
@@ -102,12 +93,9 @@ impl Again {
             requests.insert(trial, now);
         }
         let trials = Arc::new(trials);
-        Ok(Self {
-            which: Which::These(Arc::clone(&trials)),
-            requests: Arc::new(requests),
-            alone: alone.then_some(trials),
-            ..Self::default()
-        })
+        let wish =
+            Wish { again: Wanted::These(Arc::clone(&trials)), alone: alone.then_some(trials) };
+        Ok(Self { wish, requests: Arc::new(requests), ..Self::default() })
     }
 
     /// These trials, some with requests of their own.
@@ -116,19 +104,16 @@ impl Again {
             return Self::default();
         }
         let requests = requests.into_iter().map(|(trial, own)| (trial, Arc::new(own))).collect();
-        Self {
-            which: Which::These(Arc::new(trials)),
-            requests: Arc::new(requests),
-            ..Self::default()
-        }
+        let wish = Wish { again: Wanted::These(Arc::new(trials)), alone: None };
+        Self { wish, requests: Arc::new(requests), ..Self::default() }
     }
 
     /// These trials and others, none of which are all.
     #[must_use]
     pub(crate) fn and(self, others: &Self) -> Self {
-        let these = |again: &Self| match &again.which {
-            Which::These(trials) => BTreeSet::clone(trials),
-            Which::None | Which::All => BTreeSet::new(),
+        let these = |again: &Self| match &again.wish.again {
+            Wanted::These(trials) => BTreeSet::clone(trials),
+            Wanted::None | Wanted::All => BTreeSet::new(),
         };
         let mut trials = these(&self);
         trials.extend(these(others));
@@ -137,8 +122,8 @@ impl Again {
         if trials.is_empty() {
             return self;
         }
-        let which = Which::These(Arc::new(trials));
-        Self { which, requests: Arc::new(requests), ..self }
+        let wish = Wish { again: Wanted::These(Arc::new(trials)), ..self.wish };
+        Self { wish, requests: Arc::new(requests), ..self }
     }
 
     /// The same with requests of trials that have no other this time, and do not run again.
@@ -179,8 +164,8 @@ impl Again {
         if trials.is_empty() {
             return Self::default();
         }
-        let which = Which::These(Arc::new(trials));
-        Self { which, requests: Arc::new(requests), ..Self::default() }
+        let wish = Wish { again: Wanted::These(Arc::new(trials)), alone: None };
+        Self { wish, requests: Arc::new(requests), ..Self::default() }
     }
 
     /// Of the trials that have no place in the queue, those that run again, for the feeder; `bad` are all without success.
@@ -203,16 +188,17 @@ impl Again {
 
     /// Whether any trial without success may run again.
     pub(crate) fn is_wanted(&self) -> bool {
-        !matches!(self.which, Which::None)
+        !matches!(self.wish.again, Wanted::None)
     }
 
     /// Whether a trial runs again if it ended without success.
     pub(crate) fn has(&self, trial: u64) -> bool {
-        match &self.which {
-            Which::None => false,
-            Which::All => true,
-            Which::These(trials) => trials.contains(&trial),
-        }
+        self.wish.wants(trial)
+    }
+
+    /// Which trials it is about.
+    pub(crate) fn wish(&self) -> &Wish {
+        &self.wish
     }
 
     /// The same with the code as it is now, if `wanted`.
@@ -228,30 +214,30 @@ impl Again {
 
     /// Whether nothing else is submitted.
     pub(crate) fn is_alone(&self) -> bool {
-        self.alone.is_some()
+        self.wish.alone.is_some()
     }
 
     /// Whether a trial that has not ended well may be submitted, begun or not.
     pub(crate) fn admits(&self, trial: u64) -> bool {
-        self.alone.as_ref().is_none_or(|alone| alone.contains(&trial))
+        self.wish.admits(trial)
     }
 
     /// The same for a feeder that submits nothing but the trials of a set, if there is one.
     #[must_use]
     pub(crate) fn within(self, only: Option<IdSet>) -> Self {
         let alone = only.map(|ids| Arc::new(ids.iter().map(u64::from).collect()));
-        Self { alone, ..self }
+        Self { wish: Wish { alone, ..self.wish }, ..self }
     }
 
     /// The set of trials for [`Again::within`].
     pub(crate) fn only(&self) -> Option<String> {
-        Some(IdSet::of_trials(self.alone.as_ref()?.iter().copied()).to_string())
+        Some(IdSet::of_trials(self.wish.alone.as_ref()?.iter().copied()).to_string())
     }
 
     /// Whether a feeder submits all that this submission may leave to one.
     pub(crate) fn is_left_to(&self, feeder: &Feeder) -> bool {
         let Some(only) = feeder.only() else { return true };
-        self.alone.as_ref().is_some_and(|alone| alone.iter().all(|trial| only.has(*trial)))
+        self.wish.alone.as_ref().is_some_and(|alone| alone.iter().all(|trial| only.has(*trial)))
     }
 
     /// Whether a trial has a request of its own this time.
@@ -277,11 +263,6 @@ impl Again {
     pub(crate) fn change_others(&self, others: &Self, diff: &mut Diff) {
         let kept = self.requests.iter().filter(|(trial, _)| !others.has(**trial));
         kept.for_each(|(trial, request)| diff.ask_for(*trial, request));
-    }
-
-    /// Leaves out what is not to be submitted; `due`: trials that an earlier submission was to submit.
-    pub(crate) fn keep(&self, todo: &mut Vec<Todo>, due: &HashSet<u64>) {
-        todo.retain(|todo| self.admits(todo.id) || due.contains(&todo.id));
     }
 }
 

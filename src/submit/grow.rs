@@ -344,8 +344,7 @@ fn earlier(tree: &Tree) -> Result<HashMap<u64, Earlier>> {
     Ok(all)
 }
 
-/// Adds the new trials of a plan to its sweep, keeps the plan, and returns them. The caller holds the
-/// lock.
+/// Adds the new trials of a plan to its sweep, and keeps the plan. The caller holds the lock.
 ///
 /// # Errors
 /// When the tree cannot be read or written, or the set-up template cannot be rendered.
@@ -355,7 +354,7 @@ pub(crate) fn grow(
     diff: &Diff,
     templates: &Templates,
     site: &Site,
-) -> Result<Vec<Todo>> {
+) -> Result<()> {
     let plan = &source.plan;
     let first = diff.known;
     let head = Head {
@@ -383,7 +382,7 @@ pub(crate) fn grow(
 ///
 /// # Errors
 /// As [`grow`].
-pub(super) fn lay(tree: &Tree, source: &Source, diff: &Diff, head: Head) -> Result<Vec<Todo>> {
+pub(super) fn lay(tree: &Tree, source: &Source, diff: &Diff, head: Head) -> Result<()> {
     let plan = &source.plan;
     let (known, new) = (diff.known, &diff.new);
     tree.write_plan(&source.text)?;
@@ -392,7 +391,7 @@ pub(super) fn lay(tree: &Tree, source: &Source, diff: &Diff, head: Head) -> Resu
     }
     terms::keep(tree, &table::heads(tree)?, plan.run.attempts, diff.dropped_trials())?;
     if new.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     disk::make_dir(&tree.dir().join("plans"))?;
     disk::write_whole(&tree.plan_of(known), source.text.as_bytes())?;
@@ -416,8 +415,7 @@ pub(super) fn lay(tree: &Tree, source: &Source, diff: &Diff, head: Head) -> Resu
             resources: own.then_some(&*trial.resources),
         }
     });
-    table::write(tree, &head, rows)?;
-    Ok(added)
+    table::write(tree, &head, rows)
 }
 
 /// The tables of a sweep that was moved, copied or merged, and the folders in which their trials are to run: the plan's, where

@@ -21,6 +21,7 @@ pub(crate) mod reproduce;
 pub(crate) mod retry;
 mod shard;
 pub(crate) mod snapshot;
+pub(crate) mod todo;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

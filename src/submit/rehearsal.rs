@@ -14,17 +14,19 @@ use crate::plan::Resources;
 use crate::plan::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
 use crate::submit::arrays::batch::{ArrayOptions, Asked};
+use crate::submit::arrays::due::{Due, Submitted};
 use crate::submit::arrays::mapping::{Mapped, Rules};
 use crate::submit::arrays::portion::{Choice, Portion};
 use crate::submit::arrays::scripts::Scripts;
-use crate::submit::arrays::wave::{self, Before, Failures, Waves};
-use crate::submit::arrays::{amend, feeder, next};
+use crate::submit::arrays::wave::{self, Before, Waves};
+use crate::submit::arrays::{feeder, next};
 use crate::submit::forecast::{self, Forecast};
 use crate::submit::grow::{self, Diff, Todo};
 use crate::submit::learn;
 use crate::submit::local::gpus::Devices;
 use crate::submit::pilots::{self, Ask, deal, hands};
 use crate::submit::preview::Hours;
+use crate::submit::todo::{self, Holdings, Planned};
 use crate::submit::{local, retry, snapshot};
 use crate::sweep::status::{self, Status};
 use crate::sweep::tree::journal::Journal;
@@ -155,7 +157,8 @@ pub(crate) fn of(
             How::Arrays(kind, _) => kind,
             _ => SchedulerKind::Local,
         };
-        retry::check_free(&tree, identity, site, environment, by)?;
+        let journal = Journal::read(&tree)?;
+        retry::check_free(&tree, identity, &journal, site, environment, by)?;
         if !matches!(how, How::Pull(..)) {
             hands::refuse_if_dealt(&tree)?;
         }
@@ -195,9 +198,16 @@ pub(crate) fn of(
         notes: lock::holder(&tree).map(|owner| owner.is_at_work()).into_iter().collect(),
         tree,
     };
-    let now = Now { source, site, environment, diff: &diff, status: &status, again };
+    let (added, places) = grow::added(&all.tree, source, &diff)?;
+    let (added, places) = (&*added, &*places);
+    let now = Now { source, site, environment, diff: &diff, status: &status, again, added, places };
     let runs = match how {
-        How::Local(_) => local::would_run(&all.tree, source, &diff, &status.records, again)?,
+        How::Local(_) => {
+            let planned = Planned::new(&all.tree, source, &diff, added)?;
+            let decided = local::decide(planned, &status.records, again)?;
+            all.notes.extend(decided.note(again, source.author()));
+            decided.runs()
+        }
         How::Arrays(kind, options) => {
             let tree = all.tree.clone();
             let ask = || match again.is_wanted() {
@@ -372,10 +382,13 @@ struct Now<'a> {
     diff: &'a Diff,
     status: &'a Status,
     again: &'a Again,
+    /// The trials that the plan adds, and the chain of each with its place there.
+    added: &'a [Todo],
+    places: &'a [(u64, u64)],
 }
 
 /// What was submitted before, and what came of it.
-struct Due<'a> {
+struct Earlier<'a> {
     waves: &'a Waves,
     journal: &'a Journal,
     before: &'a Before<'a>,
@@ -391,36 +404,27 @@ impl Now<'_> {
         rules: Rules,
         ask: &dyn Fn() -> Result<retry::Retry>,
     ) -> Result<HashSet<u64>> {
-        let mut retried = match self.again.is_wanted() {
-            true => ask()?.of(self.again),
-            false => retry::Retry::default(),
-        };
-        all.notes.extend(retried.note(self.diff, self.again));
         let journal = Journal::read(&all.tree)?;
         let mut waves = Waves::of_here(&all.tree, &journal)?;
+        let (records, tree) = (&self.status.records, all.tree.clone());
+        let submitted = Submitted {
+            planned: Planned::new(&tree, self.source, self.diff, self.added)?,
+            journal: &journal,
+            again: self.again,
+            ask,
+        };
         // The submission itself looks for jobs without an answer.
-        let amended = amend::amend(&mut waves, kind.word(), self.diff, &journal, &mut all.notes);
-        let mut covered = waves.covered();
-        covered.retain(|trial| !amended.due.contains(trial) && !retried.bad.contains(trial));
-        let records = &self.status.records;
-        all.notes.extend(amended.note(records, &covered));
-        let known = retry::Known { waves: &waves, journal: &journal, covered: &covered, records };
-        if !self.again.is_wanted()
-            && known.is_behind_a_failure(&all.tree, self.source, self.diff)?
-        {
-            retried = ask()?;
-        }
-        let before = Before::new(&waves, &journal, &retried.busy);
-        let coming = before.coming(records);
-        let failures = Failures { retry: self.again.clone(), due: amended.due, coming };
-        let mut todo = wave::left_over(&all.tree, self.diff, &covered, records, &failures)?.todo;
-        self.again.keep(&mut todo, &failures.due);
-        todo.extend(grow::added(&all.tree, self.source, self.diff)?.0);
+        let mut due = Due::find(&submitted, kind.word(), &mut waves, &mut all.notes)?;
+        due.look_behind(&submitted, &waves, records, &mut all.notes)?;
+        let before = Before::new(&waves, &journal, &due.retried.busy);
+        let (decided, taken) = due.decide(&submitted, (&waves, &before), records)?;
+        all.notes.extend(decided.note(self.again, self.source.author()));
+        let mut todo = decided.todo;
         let ended = self.status.trials().filter(|(_, standing)| standing.state.is_final());
         let ended: HashSet<u64> = ended.map(|(row, _)| row.id).collect();
         if self.source.plan.learns() {
             let of = (&self.source.plan, self.diff, &waves);
-            let is_open = |trial| covered.contains(&trial) && !ended.contains(&trial);
+            let is_open = |trial| taken.in_hand.contains(&trial) && !ended.contains(&trial);
             let known = learn::Known::new(of, records, &is_open, self.again, &|_| false);
             let divided = learn::divide(todo, &known);
             all.notes.extend(divided.notes());
@@ -434,8 +438,8 @@ impl Now<'_> {
                 all.arrays.push(array.clone());
             }
         }
-        let due = Due { waves: &waves, journal: &journal, before: &before, records };
-        let portion = self.portion(all, (kind, options), rules, todo, &due)?;
+        let earlier = Earlier { waves: &waves, journal: &journal, before: &before, records };
+        let portion = self.portion(all, (kind, options), rules, todo, &earlier)?;
         runs.extend(portion.todo.iter().chain(&portion.left).map(|todo| todo.id));
         Ok(runs)
     }
@@ -447,7 +451,7 @@ impl Now<'_> {
         (kind, options): (SchedulerKind, &ArrayOptions),
         rules: Rules,
         todo: Vec<Todo>,
-        due: &Due<'_>,
+        due: &Earlier<'_>,
     ) -> Result<Portion> {
         let own = Portion { todo, left: Vec::new(), elements: 0, rules };
         if own.todo.is_empty() && all.arrays.is_empty() {
@@ -507,9 +511,9 @@ impl Now<'_> {
         (asked, options): (&mut Asked, &ArrayOptions),
         own: &Rules,
         mut todo: Vec<Todo>,
-        due: &Due<'_>,
+        due: &Earlier<'_>,
     ) -> Result<(Option<Room>, Portion)> {
-        let Due { waves, journal, before, records } = *due;
+        let Earlier { waves, journal, before, records } = *due;
         let (source, site) = (self.source, self.site);
         let target = asked.scheduler.facts().kind.word();
         let pack = source.plan.schedule.pack.map_or(1, u64::from);
@@ -557,13 +561,15 @@ impl Now<'_> {
             hands::rehearse_take_over(&all.tree, &decks, &mut ledger)?;
         }
         let records = &self.status.records;
-        let mut covered = hands::in_hand(&all.tree, &decks, &ledger, records, self.diff)?;
-        covered.extend(hands::cancelled(&all.tree, self.again)?);
-        let failures = Failures { retry: self.again.clone(), ..Failures::default() };
-        let old = wave::left_over(&all.tree, self.diff, &covered, records, &failures)?;
-        let added = grow::added(&all.tree, self.source, self.diff)?.0;
-        let mut todo = deal::behind(old, added);
-        self.again.keep(&mut todo, &HashSet::new());
+        let taken = Holdings {
+            in_hand: hands::in_hand(&all.tree, &decks, &ledger, records, self.diff)?,
+            cancelled: Waves::read(&all.tree)?.cancelled(&Journal::read(&all.tree)?, records),
+            ..Holdings::default()
+        };
+        let planned = Planned::new(&all.tree, self.source, self.diff, self.added)?;
+        let decided = todo::decide(planned, self.again, records, &taken)?;
+        all.notes.extend(decided.note(self.again, self.source.author()));
+        let todo = decided.todo;
         let units: HashSet<u64> = todo.iter().map(|todo| todo.chain).collect();
         let units = units.len() as u64;
         let pilots = kind.map(|_| {
@@ -601,8 +607,7 @@ impl Now<'_> {
 
     /// Tells the plan's trials that would run from the others.
     fn sort(&self, all: &mut Rehearsal, runs: &HashSet<u64>) -> Result<()> {
-        let (added, places) = grow::added(&all.tree, self.source, self.diff)?;
-        let added = added.iter().map(|todo| todo.id).zip(places);
+        let added = self.added.iter().map(|todo| todo.id).zip(self.places.iter().copied());
         let known = self.status.rows.iter().map(|row| (row.id, (row.chain, row.link)));
         let chains: HashMap<u64, (u64, u64)> = known.chain(added).collect();
         let known = self.status.trials();

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
 
-use super::Source;
 use crate::base::cause::Cause;
 use crate::base::fault::Fault;
 use crate::base::host::Vars;
@@ -13,7 +12,8 @@ use crate::cluster::scheduler::job::array_of;
 use crate::plan::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
 use crate::submit::arrays::wave::Waves;
-use crate::submit::grow::{self, Diff};
+use crate::submit::grow::Diff;
+use crate::submit::todo::Planned;
 use crate::sweep::status::{self, Status};
 use crate::sweep::tree::journal::Journal;
 use crate::sweep::tree::records::{Outcome, Record, Told};
@@ -22,7 +22,7 @@ use crate::sweep::tree::{Identity, Tree, table};
 
 /// What `--retry` is about.
 #[derive(Debug, Default)]
-pub(super) struct Retry {
+pub(crate) struct Retry {
     /// The trials that ended without success or will not run: none of them is queued or running any more.
     pub(super) bad: HashSet<u64>,
     /// Those whose record has a bad end while the scheduler still has their job: it may be ending, or run them again.
@@ -156,13 +156,9 @@ impl Known<'_> {
     ///
     /// # Errors
     /// When the tree cannot be read.
-    pub(super) fn is_behind_a_failure(
-        &self,
-        tree: &Tree,
-        source: &Source,
-        diff: &Diff,
-    ) -> Result<bool> {
-        if diff.known == 0 || source.plan.trials.iter().all(|trial| trial.task_id.is_none()) {
+    pub(super) fn is_behind_a_failure(&self, planned: &Planned<'_>) -> Result<bool> {
+        let diff = planned.diff;
+        if diff.known == 0 || !self.records.values().any(has_ended_badly) {
             return Ok(false);
         }
         let places = self.waves.places();
@@ -170,9 +166,14 @@ impl Known<'_> {
             |id: u64| places.get(&id).is_some_and(|(a, _)| self.journal.job(*a).is_some());
         let may_run = |id: u64| self.records.get(&id).is_some_and(has_ended_badly) && has_job(id);
         let is_left = |id: u64| diff.has(id) && !self.covered.contains(&id);
-        let rows = table::rows(tree)?.into_iter().filter(|row| is_left(row.id));
-        let new = grow::added(tree, source, diff)?.0.into_iter();
-        Ok(rows.filter_map(|row| row.after).chain(new.filter_map(|todo| todo.after)).any(may_run))
+        if planned.added.iter().filter_map(|todo| todo.after).any(may_run) {
+            return Ok(true);
+        }
+        let mut is_behind = false;
+        table::each(planned.tree, |row| {
+            is_behind |= is_left(row.id) && row.after.is_some_and(may_run);
+        })?;
+        Ok(is_behind)
     }
 }
 
@@ -185,23 +186,23 @@ fn has_ended_badly(record: &Record) -> bool {
 pub(super) fn check_free(
     tree: &Tree,
     identity: &Identity,
+    journal: &Journal,
     site: &Site,
     environment: &Vars,
     by: SchedulerKind,
 ) -> Result<()> {
-    let journal = Journal::read(tree)?;
     if let Some(user) = &journal.on_hold {
         return Err(Fault::request(format!("{} is held by {user}", identity.name))
             .hint(format!("`hpcsweep release {}` continues it; then submit it again", tree.named()))
             .into());
     }
-    let had = journal.site.map(|site| site.scheduler);
+    let had = journal.site.as_ref().map(|site| site.scheduler);
     let wish = match by {
         SchedulerKind::Local => "run it here".to_owned(),
         same if had.is_none_or(|had| had == same) => return Ok(()),
         other => format!("submit it with `--{}`", other.word()),
     };
-    let submitted = Waves::of_here(tree, &journal)?.covered();
+    let submitted = Waves::of_here(tree, journal)?.covered();
     if submitted.is_empty() {
         return Ok(());
     }

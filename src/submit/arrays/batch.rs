@@ -105,8 +105,9 @@ pub(crate) fn submit(
     let identity = tree.create(&plan.name, access)?;
     hands::take_over(&tree)?;
     settle_all(&tree, site, &mut asked.calls, true, &mut tell)?;
-    retry::check_free(&tree, &identity, site, environment, kind)?;
-    let mut waves = Waves::of_here(&tree, &Journal::read(&tree)?)?;
+    let journal = Journal::read(&tree)?;
+    retry::check_free(&tree, &identity, &journal, site, environment, kind)?;
+    let mut waves = Waves::of_here(&tree, &journal)?;
     grow::follow(&tree, source)?.iter().for_each(|note| tell(note));
     folders::notes(&tree, &identity, site, environment)?.iter().for_each(|note| tell(note));
     let mut diff = grow::diff(&tree, source)?;
@@ -115,7 +116,7 @@ pub(crate) fn submit(
     }
     // What was asked for under this plan, and had no place, is still asked for.
     let kept = match tree.is_plan(&source.text)? {
-        true => unplaced::trials(&waves, kind.word(), &diff, &Journal::read(&tree)?),
+        true => unplaced::trials(&waves, kind.word(), &diff, &journal),
         false => Again::default(),
     };
     kept.change_others(&options.retry, &mut diff);
@@ -123,7 +124,7 @@ pub(crate) fn submit(
     let mut decided = Decided::default();
     let is_deciding = options.feeder.is_some() && (plan.is_looked_after() || plan.learns());
     if is_deciding {
-        let known = (&identity, &waves, &diff);
+        let known = (&identity, &waves, &journal, &diff);
         let pending = options.retry.clone().and(&kept);
         decided = decide(source, site, environment, known, &pending, &mut asked)?;
         options.retry = options.retry.and(&decided.again);
@@ -133,7 +134,8 @@ pub(crate) fn submit(
     check_growth(plan, site, &diff)?;
     diff.left_alone().iter().for_each(|words| tell(words));
     unused_options(&*asked.scheduler, environment).iter().for_each(|words| tell(words));
-    let mut run = Submission::new(source, site, templates, environment, asked, identity, &diff)?;
+    let known = Known { identity, journal, diff: &diff };
+    let mut run = Submission::new(source, site, templates, environment, asked, known);
     let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
     run.max_running = site.caps.running(wish);
     if is_deciding {
@@ -215,21 +217,14 @@ fn decide(
     source: &Source,
     site: &Site,
     environment: &Vars,
-    (identity, waves, diff): (&Identity, &Waves, &Diff),
+    (identity, waves, journal, diff): (&Identity, &Waves, &Journal, &Diff),
     pending: &Again,
     asked: &mut Asked,
 ) -> Result<Decided> {
     let tree = source.tree();
     let status = retry::sure(&tree, identity, site, environment)?;
     let facts = asked.scheduler.facts();
-    let known = auto::Known {
-        status: &status,
-        waves,
-        journal: &Journal::read(&tree)?,
-        diff,
-        pending,
-        facts,
-    };
+    let known = auto::Known { status: &status, waves, journal, diff, pending, facts };
     auto::of_sweep(&known, &source.plan.retry, |request| {
         let wanted = Wanted { requests: vec![request], elements: 1, plan: String::new() };
         check_requests(source, &[request], site, facts.kind)
@@ -276,6 +271,14 @@ fn unused_options(scheduler: &dyn Scheduler, environment: &Vars) -> Option<Strin
     (!unused.is_empty()).then_some(words)
 }
 
+/// A sweep as it stands under its lock.
+pub(crate) struct Known<'a> {
+    pub(crate) identity: Identity,
+    pub(crate) journal: Journal,
+    /// The difference between the plan and the sweep.
+    pub(crate) diff: &'a Diff,
+}
+
 /// One submission under way.
 pub(crate) struct Submission<'a> {
     pub(crate) journal: Journal,
@@ -308,27 +311,23 @@ pub(crate) struct Submission<'a> {
 impl<'a> Submission<'a> {
     /// A submission that begins now, of a plan whose sweep exists and is locked; only the site limits how many elements
     /// run at once.
-    ///
-    /// # Errors
-    /// When the journal cannot be read.
     pub(crate) fn new(
         source: &'a Source,
         site: &'a Site,
         templates: &'a Templates,
         environment: &'a Vars,
         asked: Asked,
-        identity: Identity,
-        diff: &'a Diff,
-    ) -> Result<Self> {
-        let tree = source.tree();
-        Ok(Self {
-            journal: Journal::read(&tree)?,
+        known: Known<'a>,
+    ) -> Self {
+        let Known { identity, journal, diff } = known;
+        Self {
+            journal,
             writer: None,
             calls: asked.calls,
             scheduler: asked.scheduler,
             site,
             templates,
-            tree,
+            tree: source.tree(),
             identity,
             max_running: site.caps.running(None),
             run: &source.plan.run,
@@ -339,7 +338,7 @@ impl<'a> Submission<'a> {
             is_full: false,
             heard: HashSet::new(),
             open_trials: None,
-        })
+        }
     }
 }
 

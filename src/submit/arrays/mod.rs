@@ -2,6 +2,7 @@
 
 pub(super) mod amend;
 pub(crate) mod batch;
+pub(crate) mod due;
 pub(super) mod environment;
 pub(crate) mod feeder;
 mod holder;

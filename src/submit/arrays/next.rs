@@ -1,6 +1,6 @@
 //! The next wave of a submission: what is to be asked for of the plan, and how it becomes arrays.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use anyhow::Result;
 
@@ -8,14 +8,15 @@ use crate::base::words::{count, thousands};
 use crate::cluster::scheduler::calls::Calls;
 use crate::cluster::scheduler::{Places, Room, Scheduler};
 use crate::plan::site::Site;
-use crate::submit::arrays::amend;
 use crate::submit::arrays::batch::{ArrayOptions, Submission};
+use crate::submit::arrays::due::{Due, Submitted};
 use crate::submit::arrays::feeder;
 use crate::submit::arrays::mapping::{Mapped, Rules};
 use crate::submit::arrays::portion::{Choice, Portion};
-use crate::submit::arrays::wave::{self, Before, Failures, Waves};
+use crate::submit::arrays::wave::{self, Before, Waves};
 use crate::submit::grow::Todo;
 use crate::submit::learn::{self, Divided};
+use crate::submit::todo::{Holdings, Planned};
 use crate::submit::{Source, check_requests, grow, retry, snapshot};
 use crate::sweep::tree::Tree;
 use crate::sweep::tree::journal::Journal;
@@ -161,38 +162,27 @@ impl Submission<'_> {
         all: &mut Waves,
         tell: &mut impl FnMut(&str),
     ) -> Result<Next> {
-        let (diff, site) = (self.diff, self.site);
-        let (mut said, target) = (Vec::new(), self.scheduler.facts().kind.word());
-        let amended = amend::amend(all, target, diff, &self.journal, &mut said);
-        said.iter().for_each(|words| tell(words));
-        let mut covered = all.covered();
-        covered.retain(|trial| !amended.due.contains(trial));
-        let without_success =
-            || retry::without_success(&self.tree, &self.identity, site, self.environment);
-        let mut again = match options.retry.is_wanted() {
-            true => without_success()?.of(&options.retry),
-            false => retry::Retry::default(),
-        };
-        covered.retain(|trial| !again.bad.contains(trial));
-        again.note(diff, &options.retry).iter().for_each(|note| tell(note));
-        let records = if diff.known > 0 { records::all(&self.tree)? } else { HashMap::new() };
-        amended.note(&records, &covered).iter().for_each(|note| tell(note));
-        let known = retry::Known {
-            waves: all,
+        let (diff, site, mut notes) = (self.diff, self.site, Vec::new());
+        let target = self.scheduler.facts().kind.word();
+        let added = grow::added(&self.tree, source, diff)?.0;
+        let submitted = Submitted {
+            planned: Planned::new(&self.tree, source, diff, &added)?,
             journal: &self.journal,
-            covered: &covered,
-            records: &records,
+            again: &options.retry,
+            ask: &|| retry::without_success(&self.tree, &self.identity, site, self.environment),
         };
-        if !options.retry.is_wanted() && known.is_behind_a_failure(&self.tree, source, diff)? {
-            again = without_success()?;
-        }
-        let before = Before::new(all, &self.journal, &again.busy);
-        let coming = before.coming(&records);
-        let failures = Failures { retry: options.retry.clone(), due: amended.due, coming };
-        let mut todo = wave::left_over(&self.tree, diff, &covered, &records, &failures)?.todo;
-        options.retry.keep(&mut todo, &failures.due);
+        let mut due = Due::find(&submitted, target, all, &mut notes)?;
+        let records = if diff.known > 0 { records::all(&self.tree)? } else { HashMap::new() };
+        due.look_behind(&submitted, all, &records, &mut notes)?;
+        let before = Before::new(all, &self.journal, &due.retried.busy);
+        let (decided, taken) = due.decide(&submitted, (all, &before), &records)?;
+        // A feeder does what a person was told before.
+        let asks = options.feeder.is_none();
+        notes.extend(decided.note(&options.retry, source.author()).filter(|_| asks));
+        notes.iter().for_each(|words| tell(words));
+        let todo = decided.todo;
         let pack = source.plan.schedule.pack.map_or(1, u64::from);
-        let elements = (todo.len() as u64 + diff.added()).div_ceil(pack);
+        let elements = (todo.len() as u64).div_ceil(pack);
         let known = (&self.tree, &*all, &self.journal);
         let asked = (&*self.scheduler, &mut self.calls);
         let missing = missing(all, &self.journal, target);
@@ -200,7 +190,7 @@ impl Submission<'_> {
         let auto = source.plan.is_looked_after();
         let is_fed = fed == Some(true);
         if let Some(room) = &room {
-            self.check_room(source, options, room, (&todo, &before, &records))?;
+            self.check_room(source, room, (&todo, &before, &records))?;
         }
         // A place for an element, and one for the feeder.
         let least = if is_fed { 1 } else { (elements + u64::from(auto)).min(2) };
@@ -214,20 +204,20 @@ impl Submission<'_> {
         if elements > 0
             && let Some(room) = room.as_ref().filter(|_| free.is_some_and(|free| free < least))
         {
-            let left = todo.len() as u64 + diff.added();
+            let left = todo.len() as u64;
             // What earlier submissions did not come to is submitted: the queue may have no place for anything else.
             let is_missing = missing > 0;
             if (is_fed || is_missing) && options.feeder.is_none() {
                 // The feeder submits what the sweep has.
-                self.grow(source, options, (&mut todo, &records), tell)?;
+                self.grow(source, options, (&todo, &records), tell)?;
             }
             let full = (!is_missing).then(|| room.clone());
             return Ok(Next { left, full, is_fed: fed, ..Next::default() });
         }
         if options.feeder.is_none() {
-            self.grow(source, options, (&mut todo, &records), tell)?;
+            self.grow(source, options, (&todo, &records), tell)?;
         }
-        let known = (&*all, &records, &covered, &failures);
+        let known = (&*all, &records, &taken);
         let mut divided = self.divide(source, options, todo, known);
         divided.notes().iter().for_each(|note| tell(note));
         let mut todo = std::mem::take(&mut divided.todo);
@@ -250,7 +240,7 @@ impl Submission<'_> {
         let is_followed = auto || !divided.held.is_empty();
         let portion = choice.within(free, todo, (is_fed, is_followed))?;
         let is_awaited = !portion.left.is_empty() || !divided.held.is_empty();
-        let again = (&again, (auto || is_awaited) && !is_fed);
+        let again = (&due.retried, (auto || is_awaited) && !is_fed);
         let (wave, mapped) =
             self.write_wave(source, options, (&portion, &mut divided), known, again)?;
         let Portion { todo, left, rules, .. } = &portion;
@@ -293,25 +283,20 @@ impl Submission<'_> {
         Ok((wave, mapped))
     }
 
-    /// Refuses trials that need a feeder, beside those that the plan adds, if the queue never has the places for one.
+    /// Refuses trials that need a feeder, if the queue never has the places for one.
     fn check_room(
         &self,
         source: &Source,
-        options: &ArrayOptions,
         room: &Room,
         (todo, before, records): (&[Todo], &Before<'_>, &HashMap<u64, Record>),
     ) -> Result<()> {
         if room.limit >= feeder::PLACES {
             return Ok(());
         }
-        let mut all = todo.to_vec();
-        if options.feeder.is_none() {
-            all.extend(grow::added(&self.tree, source, self.diff)?.0);
-        }
         let (tree, kind) = (&self.tree, self.scheduler.facts().kind);
         let rules = self.rules(source, None);
         let choice = Choice { tree, target: kind.word(), rules, before, records };
-        let (elements, _) = choice.elements(&all, &choice.rules)?;
+        let (elements, _) = choice.elements(todo, &choice.rules)?;
         Ok(feeder::check_places(source, kind, room, elements)?)
     }
 
@@ -320,15 +305,14 @@ impl Submission<'_> {
         &self,
         source: &Source,
         options: &ArrayOptions,
-        (todo, records): (&mut Vec<Todo>, &HashMap<u64, Record>),
+        (todo, records): (&[Todo], &HashMap<u64, Record>),
         tell: &mut impl FnMut(&str),
     ) -> Result<()> {
-        let again = todo.iter().map(|t| t.id);
+        let again = todo.iter().map(|t| t.id).filter(|trial| *trial < self.diff.known);
         let (tree, known) = (&self.tree, (&options.retry, records));
         let notes = snapshot::keep(tree, source, self.diff, again, known, self.environment)?;
         notes.iter().for_each(|note| tell(note));
-        todo.extend(grow::grow(tree, source, self.diff, self.templates, self.site)?);
-        Ok(())
+        grow::grow(tree, source, self.diff, self.templates, self.site)
     }
 
     /// Divides the trials into those that are submitted now and those that wait until others have shown what they need.
@@ -337,12 +321,7 @@ impl Submission<'_> {
         source: &Source,
         options: &ArrayOptions,
         todo: Vec<Todo>,
-        (waves, records, covered, failures): (
-            &Waves,
-            &HashMap<u64, Record>,
-            &HashSet<u64>,
-            &Failures,
-        ),
+        (waves, records, taken): (&Waves, &HashMap<u64, Record>, &Holdings),
     ) -> Divided {
         if !source.plan.learns() {
             return Divided { todo, ..Divided::default() };
@@ -353,11 +332,11 @@ impl Submission<'_> {
             place.is_some_and(|(array, _)| !self.journal.is_cancelled(*array, trial))
         };
         let is_unended = |trial: u64| {
-            records.get(&trial).is_none_or(Record::is_open) || failures.coming.contains(&trial)
+            records.get(&trial).is_none_or(Record::is_open) || taken.coming.contains(&trial)
         };
         let is_open = |trial: u64| match &self.open_trials {
             Some(open) => open.contains(&trial),
-            None => covered.contains(&trial) && is_left(trial) && is_unended(trial),
+            None => taken.in_hand.contains(&trial) && is_left(trial) && is_unended(trial),
         };
         let (site, kind) = (self.site, self.scheduler.facts().kind);
         let is_refused = |request: &_| check_requests(source, &[request], site, kind).is_err();

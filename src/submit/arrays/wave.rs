@@ -1,7 +1,6 @@
 //! A wave: the trials that have not been submitted yet, as job arrays.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
 
 use anyhow::Result;
 
@@ -9,9 +8,8 @@ use crate::base::host::clock;
 use crate::cluster::graph::shapes::Shapes;
 use crate::cluster::graph::{self, Node};
 use crate::plan::{OnFailure, Resources};
-use crate::submit::again::Again;
 use crate::submit::arrays::mapping::{self, Mapped, Rules};
-use crate::submit::grow::{self, Diff, Todo};
+use crate::submit::grow::{self, Todo};
 use crate::sweep::tree::journal::Journal;
 use crate::sweep::tree::records::{self, Attempt, Outcome, Record};
 use crate::sweep::tree::table;
@@ -75,6 +73,25 @@ impl Waves {
             }
         }
         asked
+    }
+
+    /// Trials whose jobs a person has cancelled, and that nothing else has run since.
+    pub(crate) fn cancelled(
+        &self,
+        journal: &Journal,
+        records: &HashMap<u64, Record>,
+    ) -> HashSet<u64> {
+        let has_run_since = |trial: &u64, array: u32| {
+            let last = records.get(trial).and_then(|record| record.attempts.last());
+            let job = journal.job(array).zip(journal.submitted(array));
+            last.zip(job)
+                .is_some_and(|(last, (job, at))| !last.is_of_job(job) && last.start.time >= at)
+        };
+        let places = self.places().into_iter();
+        let own = places.filter(|(trial, (array, _))| {
+            journal.is_cancelled(*array, *trial) && !has_run_since(trial, *array)
+        });
+        own.map(|(trial, _)| trial).collect()
     }
 
     /// The array and index that runs a trial; the latest, if several have.
@@ -200,74 +217,6 @@ impl<'a> Before<'a> {
         todo.retain(|t| !waits.contains_key(&t.chain));
         Ok((all - todo.len()) as u64)
     }
-}
-
-/// What becomes of trials that ended without success.
-#[derive(Debug, Default)]
-pub(crate) struct Failures {
-    /// Those that are to be run again.
-    pub(crate) retry: Again,
-    /// Trials that must run again: an earlier submission wanted that, and no scheduler took them.
-    pub(crate) due: HashSet<u64>,
-    /// Trials that were submitted again since, so that their chains have not stopped.
-    pub(crate) coming: HashSet<u64>,
-}
-
-/// The older trials of a sweep that are to be asked for, and those that are not to run.
-#[derive(Debug, Default)]
-pub(crate) struct LeftOver {
-    /// Trials that were not submitted, and still need to run.
-    pub(crate) todo: Vec<Todo>,
-    /// Their chains have stopped at them or before them.
-    pub(crate) dead: HashSet<u64>,
-}
-
-/// The older trials of a sweep that are not submitted (not in `covered`) and still need to run: an earlier
-/// submission did not get to them, or they ended without success. Trials that the plan no longer has are left
-/// out.
-///
-/// # Errors
-/// When the tree cannot be read.
-pub(crate) fn left_over(
-    tree: &Tree,
-    diff: &Diff,
-    covered: &HashSet<u64>,
-    records: &HashMap<u64, Record>,
-    failures: &Failures,
-) -> Result<LeftOver> {
-    if diff.known == 0 {
-        return Ok(LeftOver::default());
-    }
-    let heads = table::heads(tree)?;
-    let stop = grow::on_failure(&heads) == OnFailure::Stop;
-    let LeftOver { mut todo, mut dead } = LeftOver::default();
-    table::each(tree, |row| {
-        let behind_dead = row.after.is_some_and(|id| dead.contains(&id));
-        let Some(resources) = diff.request(row.id) else {
-            // A dropped trial stops no chain, but if the chain has stopped before it, that holds for the
-            // trials after it too.
-            if behind_dead {
-                dead.insert(row.id);
-            }
-            return;
-        };
-        let outcome = records.get(&row.id).and_then(Record::outcome);
-        let again = failures.retry.has(row.id)
-            || failures.due.contains(&row.id)
-            || failures.coming.contains(&row.id);
-        // What agents were to try again may have been dropped from the plan, and is there again.
-        let bad = !again && records.get(&row.id).is_some_and(Record::has_failed);
-        if stop && (bad || (behind_dead && outcome.is_none())) {
-            dead.insert(row.id);
-        }
-        let is_done = outcome == Some(Outcome::Done);
-        if covered.contains(&row.id) || bad || is_done || dead.contains(&row.id) {
-            return;
-        }
-        let resources = Arc::clone(resources);
-        todo.push(Todo { id: row.id, chain: row.chain, after: row.after, resources });
-    })?;
-    Ok(LeftOver { todo, dead })
 }
 
 /// Plans the arrays of a wave, and the order of their trials. Chains whose predecessors belong to earlier waves and have

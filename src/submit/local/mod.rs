@@ -25,11 +25,13 @@ use crate::cluster::render::Templates;
 use crate::plan::site::{SchedulerKind, Site};
 use crate::plan::{OnFailure, Resources, Run};
 use crate::submit::again::Again;
+use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{self, Diff, Request, Todo};
 use crate::submit::local::gpus::Devices;
 use crate::submit::local::repeats::{Others, Repeats};
 use crate::submit::local::starter::{Deserted, Starter};
 use crate::submit::pilots::hands;
+use crate::submit::todo::{self, Decided, Holdings, Planned};
 use crate::submit::{retry, snapshot};
 use crate::sweep::tree::lock::{Lock, TOUCH_EVERY};
 use crate::sweep::tree::records::{self, Outcome, Record};
@@ -108,8 +110,6 @@ pub(crate) struct LocalReport {
 struct Chain {
     /// Places of its links among the rows.
     links: VecDeque<usize>,
-    /// A link before these has failed in an earlier run.
-    pub(super) dead: bool,
 }
 
 struct RunningTrial {
@@ -169,7 +169,8 @@ pub(crate) fn run(
     let access = secure(&tree, &source.plan, site)?;
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&source.plan.name, access)?;
-    retry::check_free(&tree, &identity, site, environment, SchedulerKind::Local)?;
+    let earlier = journal::Journal::read(&tree)?;
+    retry::check_free(&tree, &identity, &earlier, site, environment, SchedulerKind::Local)?;
     hands::take_over(&tree)?;
     let mut signals =
         Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD])?;
@@ -179,8 +180,10 @@ pub(crate) fn run(
     check_growth(&source.plan, site, &diff)?;
     check(&diff)?;
     let records = records::all(&tree)?;
+    let added = grow::added(&tree, source, &diff)?.0;
+    let planned = Planned::new(&tree, source, &diff, &added)?;
     let again = match options.retry.is_with_current_code() {
-        true => would_run(&tree, source, &diff, &records, &options.retry)?,
+        true => decide(planned, &records, &options.retry)?.runs(),
         false => HashSet::new(),
     };
     let again = again.into_iter().filter(|trial| *trial < diff.known);
@@ -194,7 +197,7 @@ pub(crate) fn run(
     let rows = table::rows(&tree)?;
     let heads = table::heads(&tree)?;
     wait_for_orphans(&records)?;
-    let stop_chain = grow::on_failure(&heads) == OnFailure::Stop;
+    let stop_chain = planned.on_failure == OnFailure::Stop;
     let jobs = jobs(source, options);
     let mut repeats = Repeats::of(&tree, options.repeats.then_some(&source.plan.retry))?;
     let mut shared = HashMap::new();
@@ -207,7 +210,10 @@ pub(crate) fn run(
         (&mut journal, &lock),
     )?;
     let retry = options.retry.clone().and(&Again::with_requests(again, HashMap::new()));
-    let (chains, todo) = chains(&rows, &records, &diff, stop_chain, &retry);
+    let decided = decide(planned, &records, &retry)?;
+    let note = decided.note(&retry, source.author());
+    note.into_iter().for_each(|note| tell(News::Note(note)));
+    let (chains, todo) = (chains(&rows, &decided.todo), decided.todo.len() as u64);
     let gpus = if todo > 0 { devices.note() } else { String::new() };
     tell(News::Begin { todo, jobs, gpus, left_alone: diff.left_alone() });
 
@@ -221,10 +227,8 @@ pub(crate) fn run(
         journal: &mut journal,
         starter: Starter::new(&tree, &identity.token, environment)?,
         devices,
-        waiting: (0..chains.len())
-            .filter(|&c| !chains[c].dead && !chains[c].links.is_empty())
-            .collect(),
-        skipped: chains.iter().filter(|c| c.dead).map(|c| c.links.len() as u64).sum(),
+        waiting: (0..chains.len()).collect(),
+        skipped: decided.behind(),
         chains,
         stop_chain,
         jobs,
@@ -251,72 +255,36 @@ pub(crate) fn run(
 pub(super) fn left(tree: &Tree, source: &Source, retry: &Again) -> Result<HashMap<usize, u64>> {
     let mut diff = grow::diff(tree, source)?;
     retry.change(&mut diff);
-    let runs = would_run(tree, source, &diff, &records::all(tree)?, retry)?;
+    let added = grow::added(tree, source, &diff)?.0;
+    let planned = Planned::new(tree, source, &diff, &added)?;
+    let runs = decide(planned, &records::all(tree)?, retry)?.runs();
     let numbers = diff.numbers().map(|(trial, _)| trial).enumerate();
     Ok(numbers.filter(|(_, trial)| runs.contains(trial)).collect())
 }
 
-/// The trials of a plan that would run here; nothing of it was written yet.
+/// What becomes of the trials of a plan on this machine.
 ///
 /// # Errors
 /// When the tree cannot be read.
-pub(super) fn would_run(
-    tree: &Tree,
-    source: &Source,
-    diff: &Diff,
+pub(super) fn decide(
+    planned: Planned<'_>,
     records: &HashMap<u64, Record>,
     retry: &Again,
-) -> Result<HashSet<u64>> {
-    let mut rows = table::rows(tree)?;
-    let (added, places) = grow::added(tree, source, diff)?;
-    let row = |(todo, (chain, link)): (&Todo, &(u64, u64))| {
-        let mut row = Row::unknown(todo.id);
-        (row.chain, row.link, row.after) = (*chain, *link, todo.after);
-        row
-    };
-    rows.extend(added.iter().zip(&places).map(row));
-    // The plan's terms hold from its first new trial on.
-    let stops = match added.is_empty() {
-        true => grow::on_failure(&table::heads(tree)?) == OnFailure::Stop,
-        false => source.plan.run.on_failure == OnFailure::Stop,
-    };
-    let (chains, _) = chains(&rows, records, diff, stops, retry);
-    let alive = chains.iter().filter(|chain| !chain.dead);
-    Ok(alive.flat_map(|chain| &chain.links).map(|&i| rows[i].id).collect())
+) -> Result<Decided> {
+    let waves = Waves::read(planned.tree)?;
+    let cancelled = waves.cancelled(&journal::Journal::read(planned.tree)?, records);
+    todo::decide(planned, retry, records, &Holdings { cancelled, ..Holdings::default() })
 }
 
-/// The chains of the plan with what is left of them, and how many trials that is.
-fn chains(
-    rows: &[Row],
-    records: &HashMap<u64, Record>,
-    diff: &Diff,
-    stop_chain: bool,
-    retry: &Again,
-) -> (Vec<Chain>, u64) {
-    let mut chains: Vec<Chain> = Vec::new();
-    let mut by_number: HashMap<u64, usize> = HashMap::new();
-    let mut todo = 0;
-    for (i, row) in rows.iter().enumerate().filter(|(_, row)| diff.has(row.id)) {
-        let slot = *by_number.entry(row.chain).or_insert_with(|| {
-            chains.push(Chain { links: VecDeque::new(), dead: false });
-            chains.len() - 1
-        });
-        let chain = &mut chains[slot];
-        let record = records.get(&row.id);
-        match record.and_then(Record::outcome) {
-            Some(Outcome::Done) => {}
-            _ if !retry.admits(row.id) => {}
-            // What agents were to run again is due.
-            _ if !retry.has(row.id) && record.is_some_and(Record::has_failed) => {
-                chain.dead |= stop_chain
-            }
-            _ => {
-                todo += u64::from(!chain.dead);
-                chain.links.push_back(i);
-            }
-        }
+/// The chains of what is left to run, in their order: places among the rows.
+fn chains(rows: &[Row], todo: &[Todo]) -> Vec<Chain> {
+    let mut chains: BTreeMap<u64, Chain> = BTreeMap::new();
+    for todo in todo {
+        let Ok(place) = rows.binary_search_by_key(&todo.id, |row| row.id) else { continue };
+        let chain = chains.entry(todo.chain).or_insert_with(|| Chain { links: VecDeque::new() });
+        chain.links.push_back(place);
     }
-    (chains, todo)
+    chains.into_values().collect()
 }
 
 /// Workers of an executor that was killed end by themselves, but may take a moment to end their

@@ -16,11 +16,12 @@ use crate::cluster::render::Templates;
 use crate::plan::site::{SchedulerKind, Site};
 use crate::plan::{GpuIds, Learn, Mode, OnFailure, Plan, Resources, Retry, Trial};
 use crate::submit::again::Again;
-use crate::submit::arrays::wave::{self, Failures, LeftOver};
+use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::{self, Diff, Todo};
 use crate::submit::local::gpus::Devices;
 use crate::submit::local::repeats::Repeats;
 use crate::submit::pilots::hands;
+use crate::submit::todo::{self, Holdings, Planned};
 use crate::submit::{
     Source, check_caps, check_growth, check_writable, local, retry, secure, snapshot,
 };
@@ -101,7 +102,8 @@ pub fn deal(
     if !options.retry.is_wanted() && is_dealt(&tree, source, &hash)? {
         return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None, notes: Vec::new() });
     }
-    retry::check_free(&tree, &identity, site, environment, SchedulerKind::Local)?;
+    let journal = Journal::read(&tree)?;
+    retry::check_free(&tree, &identity, &journal, site, environment, SchedulerKind::Local)?;
     ledger::prepare(&tree)?;
     let moved = grow::follow(&tree, source)?;
     let mut diff = grow::diff(&tree, source)?;
@@ -114,18 +116,26 @@ pub fn deal(
     }
     hands::withdraw(&tree, &decks, &mut ledger, &diff)?;
     let known = records::all(&tree)?;
-    let mut covered = hands::in_hand(&tree, &decks, &ledger, &known, &diff)?;
-    covered.extend(hands::cancelled(&tree, &options.retry)?);
+    let in_hand = hands::in_hand(&tree, &decks, &ledger, &known, &diff)?;
     // Entries of the ledger about trials whose ends the records already have belong to earlier decks.
     ledger.follow(&tree)?;
-    let (repeats, alone) = repeats((&tree, &lock), source, options, &known, &covered, &diff)?;
-    let retry = options.retry.clone().and(&repeats).keeping(kept(&decks, &covered));
+    let taken = Holdings {
+        in_hand,
+        cancelled: Waves::read(&tree)?.cancelled(&journal, &known),
+        ..Holdings::default()
+    };
+    let (repeats, alone) =
+        repeats((&tree, &lock, &journal), source, options, &known, &taken, &diff)?;
+    let retry = options.retry.clone().and(&repeats).keeping(kept(&decks, &taken.in_hand));
     retry.change(&mut diff);
-    let failures = Failures { retry: retry.clone(), ..Failures::default() };
-    let old = wave::left_over(&tree, &diff, &covered, &known, &failures)?;
-    let again = old.todo.iter().map(|t| t.id);
+    let added = grow::added(&tree, source, &diff)?.0;
+    let planned = Planned::new(&tree, source, &diff, &added)?;
+    let decided = todo::decide(planned, &retry, &known, &taken)?;
+    let left = decided.note(&retry, source.author());
+    let todo = decided.todo;
+    let again = todo.iter().map(|t| t.id).filter(|trial| *trial < diff.known);
     let mut notes = snapshot::keep(&tree, source, &diff, again, (&retry, &known), environment)?;
-    notes.extend(moved);
+    notes.extend(moved.into_iter().chain(left));
     notes.extend(folders::notes(&tree, &identity, site, environment)?);
     if source.plan.trials.iter().filter_map(|t| t.learns.as_ref()).any(|l| l.walltime.is_some()) {
         notes.push("walltime is not learnt in pull mode: all trials have `first`".to_owned());
@@ -135,8 +145,7 @@ pub fn deal(
             "memory is not learnt for calls of a function: all trials have `first`".to_owned(),
         );
     }
-    let mut todo = behind(old, grow::grow(&tree, source, &diff, templates, site)?);
-    retry.keep(&mut todo, &HashSet::new());
+    grow::grow(&tree, source, &diff, templates, site)?;
     if (is_known || options.retry.is_alone()) && todo.is_empty() {
         return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None, notes });
     }
@@ -180,17 +189,17 @@ fn rules(plan: &Plan) -> Option<&Retry> {
 /// The trials that `[retry]` repeats of those that others have left without success and undecided: jobs whose feeder was lost,
 /// or an executor that was killed. The journal keeps the decisions. Also, as a set, those beside which nothing else runs.
 fn repeats(
-    (tree, lock): (&Tree, &Lock),
+    (tree, lock, journal): (&Tree, &Lock, &Journal),
     source: &Source,
     options: &DealOptions,
     known: &HashMap<u64, Record>,
-    covered: &HashSet<u64>,
+    taken: &Holdings,
     diff: &Diff,
 ) -> Result<(Again, String)> {
     let Some(rules) = rules(&source.plan) else { return Ok(Default::default()) };
-    let journal = Journal::read(tree)?;
     let is_due = |trial: u64| {
-        let is_free = !covered.contains(&trial) && diff.has(trial);
+        let is_taken = taken.in_hand.contains(&trial) || taken.cancelled.contains(&trial);
+        let is_free = !is_taken && diff.has(trial);
         is_free && !options.retry.has(trial) && options.retry.admits(trial)
     };
     let is_left = |(trial, record): &(&u64, &Record)| {
@@ -226,19 +235,6 @@ fn kept(decks: &[Deck], covered: &HashSet<u64>) -> HashMap<u64, Arc<Resources>> 
         all.extend(held.map(|trial| (trial, Arc::clone(&request))));
     }
     all
-}
-
-/// The older and new trials to enqueue. An agent would wait for ever behind a trial that does not run, so these are
-/// left out.
-pub(crate) fn behind(old: LeftOver, added: Vec<Todo>) -> Vec<Todo> {
-    let LeftOver { mut todo, mut dead } = old;
-    for new in added {
-        match new.after.is_some_and(|before| dead.contains(&before)) {
-            true => drop(dead.insert(new.id)),
-            false => todo.push(new),
-        }
-    }
-    todo
 }
 
 /// Whether agents are to learn the memory of calls. They run in the caller's process, which nobody keeps within its memory.

@@ -8,28 +8,14 @@ use anyhow::Result;
 use crate::base::fault::Fault;
 use crate::base::host::clock;
 use crate::submit::again::Again;
-use crate::submit::arrays::wave::Waves;
 use crate::submit::grow::Diff;
 use crate::sweep::tree::deck::{self, Deck};
-use crate::sweep::tree::journal::Journal;
 use crate::sweep::tree::ledger::{self, Entry, Ledger, Piece};
 use crate::sweep::tree::records::Record;
 use crate::sweep::tree::{Tree, terms};
 
 /// Units that are looked at together.
 const CHUNK: u64 = 1 << 16;
-
-/// Trials whose jobs were cancelled. Agents leave them alone unless `retry` asks for them, as arrays do.
-///
-/// # Errors
-/// When the tree cannot be read.
-pub(crate) fn cancelled(tree: &Tree, retry: &Again) -> Result<HashSet<u64>> {
-    let journal = Journal::read(tree)?;
-    let places = Waves::read(tree)?.places();
-    let is_left =
-        |trial: &u64, array: u32| journal.is_cancelled(array, *trial) && !retry.has(*trial);
-    Ok(places.into_iter().filter(|(t, (array, _))| is_left(t, *array)).map(|(t, _)| t).collect())
-}
 
 /// Whether a unit that no agent holds is withdrawn: the plan has dropped one of its remaining trials. The rest is
 /// enqueued again. A trial of it that was tried then has all its attempts again.

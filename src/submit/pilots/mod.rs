@@ -18,11 +18,12 @@ use crate::cluster::scheduler::{self, Wanted};
 use crate::plan::site::{SchedulerKind, Site};
 use crate::plan::{Plan, Resources};
 use crate::submit::again::Again;
-use crate::submit::arrays::batch::{Asked, Submission};
+use crate::submit::arrays::batch::{Asked, Known, Submission};
 use crate::submit::arrays::feeder;
 use crate::submit::arrays::reconcile::settle_all;
 use crate::submit::grow::Diff;
 use crate::sweep::status::pilots::{self, Pilots};
+use crate::sweep::tree::journal::Journal;
 use crate::sweep::tree::ledger::Ledger;
 use crate::sweep::tree::lock::Lock;
 use crate::sweep::tree::waves::{self, Array, Pilot, Wave};
@@ -221,7 +222,8 @@ pub(crate) fn submit(
     let found = settle_all(&tree, site, &mut asked.calls, true, &mut tell)?;
     let found = found.into_iter().rfind(|(array, _)| array.pilot.is_some());
     let diff = Diff::default();
-    let mut run = Submission::new(source, site, templates, environment, asked, identity, &diff)?;
+    let known = Known { identity, journal: Journal::read(&tree)?, diff: &diff };
+    let mut run = Submission::new(source, site, templates, environment, asked, known);
     let mut report = PilotReport {
         tree: run.tree.clone(),
         submitted: None,
