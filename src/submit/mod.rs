@@ -39,6 +39,7 @@ use crate::plan::site::{Ask, SchedulerKind, Site};
 use crate::plan::{self, Plan, Resources};
 use crate::sweep::tree::Tree;
 use crate::sweep::tree::journal::Journal;
+use crate::sweep::tree::memo::Memo;
 pub(crate) use local::gpus::refuse_share;
 
 /// A plan as read from its file.
@@ -51,6 +52,8 @@ pub struct Source {
     pub(crate) part: Option<shard::Part>,
     /// The folder of its sweep, if that was moved or copied to another place than the plan names.
     pub(crate) moved: Option<PathBuf>,
+    /// What was read of the tables of its sweep.
+    memo: Memo,
 }
 
 /// The fault that a folder is no plan, with the plan of the sweep that is in it.
@@ -100,7 +103,7 @@ impl Source {
     /// # Errors
     /// When the sweep's record of its part is damaged.
     pub(crate) fn new(path: PathBuf, text: String, plan: Plan) -> Result<Self> {
-        let mut source = Self { path, text, plan, part: None, moved: None };
+        let mut source = Self { path, text, plan, part: None, moved: None, memo: Memo::default() };
         for dir in [&source.folder(), source.tree().dir()] {
             if dir.to_str().is_none() {
                 let sentence =
@@ -131,7 +134,7 @@ impl Source {
     /// The tree of its sweep.
     pub(crate) fn tree(&self) -> Tree {
         let named = || self.beside(&self.plan.root).join(&self.plan.name);
-        Tree::at(&self.moved.clone().unwrap_or_else(named))
+        Tree::at(&self.moved.clone().unwrap_or_else(named)).with(&self.memo)
     }
 
     /// The templates to render with: the folder named on the command line, else the project's own

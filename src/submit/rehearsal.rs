@@ -204,7 +204,8 @@ pub(crate) fn of(
     let runs = match how {
         How::Local(_) => {
             let planned = Planned::new(&all.tree, source, &diff, added)?;
-            let decided = local::decide(planned, &status.records, again)?;
+            let journal = Journal::read(&all.tree)?;
+            let decided = local::decide(planned, &status.records, &journal, again)?;
             all.notes.extend(decided.note(again, source.author()));
             decided.runs()
         }

@@ -33,6 +33,7 @@ use crate::submit::local::starter::{Deserted, Starter};
 use crate::submit::pilots::hands;
 use crate::submit::todo::{self, Decided, Holdings, Planned};
 use crate::submit::{retry, snapshot};
+use crate::sweep::tree::journal::Journal;
 use crate::sweep::tree::lock::{Lock, TOUCH_EVERY};
 use crate::sweep::tree::records::{self, Outcome, Record};
 use crate::sweep::tree::table::{self, Head, Row};
@@ -169,7 +170,7 @@ pub(crate) fn run(
     let access = secure(&tree, &source.plan, site)?;
     let lock = Lock::take(&tree)?;
     let identity = tree.create(&source.plan.name, access)?;
-    let earlier = journal::Journal::read(&tree)?;
+    let earlier = Journal::read(&tree)?;
     retry::check_free(&tree, &identity, &earlier, site, environment, SchedulerKind::Local)?;
     hands::take_over(&tree)?;
     let mut signals =
@@ -183,7 +184,7 @@ pub(crate) fn run(
     let added = grow::added(&tree, source, &diff)?.0;
     let planned = Planned::new(&tree, source, &diff, &added)?;
     let again = match options.retry.is_with_current_code() {
-        true => decide(planned, &records, &options.retry)?.runs(),
+        true => decide(planned, &records, &earlier, &options.retry)?.runs(),
         false => HashSet::new(),
     };
     let again = again.into_iter().filter(|trial| *trial < diff.known);
@@ -210,7 +211,7 @@ pub(crate) fn run(
         (&mut journal, &lock),
     )?;
     let retry = options.retry.clone().and(&Again::with_requests(again, HashMap::new()));
-    let decided = decide(planned, &records, &retry)?;
+    let decided = decide(planned, &records, &earlier, &retry)?;
     let note = decided.note(&retry, source.author());
     note.into_iter().for_each(|note| tell(News::Note(note)));
     let (chains, todo) = (chains(&rows, &decided.todo), decided.todo.len() as u64);
@@ -257,7 +258,7 @@ pub(super) fn left(tree: &Tree, source: &Source, retry: &Again) -> Result<HashMa
     retry.change(&mut diff);
     let added = grow::added(tree, source, &diff)?.0;
     let planned = Planned::new(tree, source, &diff, &added)?;
-    let runs = decide(planned, &records::all(tree)?, retry)?.runs();
+    let runs = decide(planned, &records::all(tree)?, &Journal::read(tree)?, retry)?.runs();
     let numbers = diff.numbers().map(|(trial, _)| trial).enumerate();
     Ok(numbers.filter(|(_, trial)| runs.contains(trial)).collect())
 }
@@ -269,10 +270,10 @@ pub(super) fn left(tree: &Tree, source: &Source, retry: &Again) -> Result<HashMa
 pub(super) fn decide(
     planned: Planned<'_>,
     records: &HashMap<u64, Record>,
+    journal: &Journal,
     retry: &Again,
 ) -> Result<Decided> {
-    let waves = Waves::read(planned.tree)?;
-    let cancelled = waves.cancelled(&journal::Journal::read(planned.tree)?, records);
+    let cancelled = Waves::read(planned.tree)?.cancelled(journal, records);
     todo::decide(planned, retry, records, &Holdings { cancelled, ..Holdings::default() })
 }
 

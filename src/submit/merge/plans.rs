@@ -9,6 +9,7 @@ use crate::base::words::count;
 use crate::plan::{self, Plan, key};
 use crate::submit::{Source, grow, reader_beside};
 use crate::sweep::status::Status;
+use crate::sweep::tree::memo::Memo;
 use crate::sweep::tree::damage::Damage;
 use crate::sweep::tree::table::{self, Head};
 use anyhow::Result;
@@ -98,7 +99,8 @@ fn read(status: &Status, of: usize, named: Option<&Path>) -> Result<Own> {
             tree.dir().display()
         )),
     })?;
-    Ok(Own { source: Source { path, text, plan, part: None, moved: None }, head, of })
+    let (part, moved, memo) = (None, None, Memo::default());
+    Ok(Own { source: Source { path, text, plan, part, moved, memo }, head, of })
 }
 
 /// Says in what a plan is another one than `base`; one that has fewer trials is not.

@@ -82,7 +82,7 @@ pub fn deal(
     let since = Instant::now();
     let lock = loop {
         if !options.retry.is_wanted() && is_dealt(&tree, source, &hash)? && tree.is_for(access)? {
-            return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None, notes: Vec::new() });
+            return Ok(Dealt { tree: tree.anew(), units: 0, trials: 0, left_alone: None, notes: Vec::new() });
         }
         match Lock::take(&tree) {
             Ok(lock) => break lock,
@@ -100,7 +100,7 @@ pub fn deal(
     let decks = deck::read(&tree)?;
     let is_known = !options.retry.is_wanted() && is_same(&tree, source, &hash)?;
     if !options.retry.is_wanted() && is_dealt(&tree, source, &hash)? {
-        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None, notes: Vec::new() });
+        return Ok(Dealt { tree: tree.anew(), units: 0, trials: 0, left_alone: None, notes: Vec::new() });
     }
     let journal = Journal::read(&tree)?;
     retry::check_free(&tree, &identity, &journal, site, environment, SchedulerKind::Local)?;
@@ -147,7 +147,7 @@ pub fn deal(
     }
     grow::grow(&tree, source, &diff, templates, site)?;
     if (is_known || options.retry.is_alone()) && todo.is_empty() {
-        return Ok(Dealt { tree, units: 0, trials: 0, left_alone: None, notes });
+        return Ok(Dealt { tree: tree.anew(), units: 0, trials: 0, left_alone: None, notes });
     }
     let units = units(&todo, &known);
     let plan = &source.plan;
@@ -178,7 +178,7 @@ pub fn deal(
     go_on(&tree)?;
     drop(lock);
     let (units, trials) = (deck.count, deck.trials);
-    Ok(Dealt { tree, units, trials, left_alone: diff.left_alone(), notes })
+    Ok(Dealt { tree: tree.anew(), units, trials, left_alone: diff.left_alone(), notes })
 }
 
 /// `[retry]`, where agents decide by it.

@@ -127,6 +127,7 @@ impl Lock {
             let ours = linked.is_ok() || std::fs::metadata(&aside).is_ok_and(|m| m.nlink() == 2);
             let _ = std::fs::remove_file(&aside);
             if ours {
+                tree.forget();
                 return Ok(Self { path });
             }
             if let Err(error) = linked

@@ -16,6 +16,7 @@ pub(crate) mod keys;
 pub mod ledger;
 pub mod line;
 pub mod lock;
+pub(crate) mod memo;
 pub(crate) mod numbers;
 mod opening;
 mod plan;
@@ -37,6 +38,7 @@ use crate::base::fault::Fault;
 use crate::base::host::access::{self, Access, Found, Part, Readers, Shared};
 use crate::base::host::{clock, disk};
 use crate::plan::author::Author;
+use memo::Memo;
 
 /// The format of what this program writes. It reads this one and format 1, in which documents, rows and numbers
 /// have no checksums.
@@ -51,6 +53,8 @@ pub(crate) fn first_format() -> u32 {
 #[derive(Debug, Clone)]
 pub struct Tree {
     dir: PathBuf,
+    /// What was read of its tables, where that is remembered.
+    memo: Option<Memo>,
 }
 
 /// `sweep.json`: the identity of a sweep's folder.
@@ -113,7 +117,23 @@ const TRUSTED: [Part; 12] = [
 impl Tree {
     /// The tree in a folder, whether it exists or not. The path is made absolute.
     pub fn at(dir: &Path) -> Self {
-        Self { dir: disk::absolute(dir) }
+        Self { dir: disk::absolute(dir), memo: None }
+    }
+
+    /// The same for a submission that remembers what it has read of the tables.
+    #[must_use]
+    pub(crate) fn with(self, memo: &Memo) -> Self {
+        Self { memo: Some(memo.clone()), ..self }
+    }
+
+    /// The same for a process that outlives a submission.
+    pub(crate) fn anew(&self) -> Self {
+        Self { dir: self.dir.clone(), memo: None }
+    }
+
+    /// Forgets what was read of the tables: others may have changed the sweep until now.
+    pub(in crate::sweep::tree) fn forget(&self) {
+        self.memo.iter().for_each(Memo::clear);
     }
 
     /// An existing sweep.

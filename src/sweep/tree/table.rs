@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::damage::Damage;
 use super::key::Key;
-use super::{Tree, line, numbers, read_document, write_document};
+use super::{Tree, document, line, numbers, write_document};
 use crate::base::fault::Fault;
 use crate::base::host::gpus::DeviceId;
 use crate::base::host::{disk, threads};
@@ -250,6 +250,7 @@ pub fn write<'a>(tree: &Tree, head: &Head, rows: impl Iterator<Item = RowOut<'a>
     numbers::write(&file(tree, head.first, "idx"), offsets.into_iter())?;
     disk::write_whole(&file(tree, head.first, "keys"), &keys)?;
     let head = Head { keys_crc: Some(crc32fast::hash(&keys)), ..head.clone() };
+    tree.forget();
     write_document(&file(tree, head.first, "json"), &head)
 }
 
@@ -258,6 +259,7 @@ pub fn write<'a>(tree: &Tree, head: &Head, rows: impl Iterator<Item = RowOut<'a>
 /// # Errors
 /// When the disk refuses.
 pub(crate) fn move_to(tree: &Tree, head: Head, workdir: PathBuf) -> Result<()> {
+    tree.forget();
     write_document(&file(tree, head.first, "json"), &Head { workdir, ..head })
 }
 
@@ -343,9 +345,15 @@ pub fn heads(tree: &Tree) -> Result<Vec<Head>> {
 
 fn head(tree: &Tree, first: u64) -> Result<Head> {
     let path = file(tree, first, "json");
-    let head: Head = read_document(&path)?;
+    let kept = tree.memo.as_ref().and_then(|memo| memo.get(&path));
+    let bytes = kept.map_or_else(|| disk::read_small(&path).map(Arc::from), Ok)?;
+    let head: Head = document(&bytes, &path)?;
     let is_sound = head.first == first && first < numbers::END && head.count <= MAX_TRIALS;
-    if is_sound { Ok(head) } else { Err(numbers::damaged(&path).into()) }
+    if !is_sound {
+        return Err(numbers::damaged(&path).into());
+    }
+    tree.memo.iter().for_each(|memo| memo.keep(&path, &bytes));
+    Ok(head)
 }
 
 /// The row of a line; `None` if it is damaged.
@@ -507,7 +515,11 @@ fn each_line(
     use rayon::prelude::*;
     let path = file(tree, head.first, "jsonl");
     let fault = |e| disk::fault("read", &path, &e);
-    let mut table = match disk::open_whole(&path, u64::MAX) {
+    let opened = match &tree.memo {
+        Some(memo) => memo.open(&path),
+        None => disk::open_whole(&path, u64::MAX).map(|file| Box::new(file) as Box<dyn Read>),
+    };
+    let mut table = match opened {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
         opened => opened.map_err(fault)?,
     };
@@ -742,9 +754,17 @@ fn index_damage(tree: &Tree, head: &Head) -> Result<u64> {
 }
 
 /// The file of the keys of a table, no further than a byte behind them; none if there is no file.
-fn keys_of(tree: &Tree, head: &Head) -> Result<Vec<u8>> {
+fn keys_of(tree: &Tree, head: &Head) -> Result<Arc<[u8]>> {
+    let path = file(tree, head.first, "keys");
+    if let Some(kept) = tree.memo.as_ref().and_then(|memo| memo.get(&path)) {
+        return Ok(kept);
+    }
     let most = head.count.saturating_mul(KEY).saturating_add(1);
-    disk::read_start_if_there(&file(tree, head.first, "keys"), most)
+    let keys = disk::read_start_if_there(&path, most)?;
+    if are_keys(head, &keys) {
+        tree.memo.iter().for_each(|memo| memo.keep(&path, &keys));
+    }
+    Ok(keys.into())
 }
 
 fn are_keys(head: &Head, keys: &[u8]) -> bool {
@@ -760,7 +780,8 @@ pub fn keys(tree: &Tree) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for head in heads(tree)? {
         let path = file(tree, head.first, "keys");
-        let keys = String::from_utf8(keys_of(tree, &head)?).unwrap_or_default();
+        let lines = keys_of(tree, &head)?;
+        let keys = std::str::from_utf8(&lines).unwrap_or_default();
         if !are_keys(&head, keys.as_bytes()) {
             return Err(numbers::damaged(&path).into());
         }
