@@ -1,20 +1,20 @@
-//! The options that change for once what trials ask for.
+//! The options that say what trials ask for: of retried trials for once, of `run` in the plan that it writes.
 
 use anyhow::Result;
 
 use crate::base::fault::Fault;
 use crate::base::units;
+use crate::plan::toml_text;
 use crate::submit::again;
 
-/// What retried trials ask for this time, in place of what the plan says.
+/// What trials ask for, in place of what a plan says.
 #[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Requests of the retried trials, this time")]
 pub(super) struct Change {
     /// Memory of each node: `4G`
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, visible_alias = "mem", value_name = "SIZE")]
     memory: Option<String>,
     /// Time: `2h`, `90m`, `1-12:00:00`
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, visible_alias = "time", value_name = "TIME")]
     walltime: Option<String>,
     /// Cores of each rank
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -73,5 +73,26 @@ impl Change {
             constraint: line("--constraint", &self.constraint)?,
         };
         Ok((change != again::Change::default()).then_some(change))
+    }
+
+    /// The keys of `[resources]` that ask for the same, each with its value in TOML.
+    ///
+    /// # Errors
+    /// As [`Change::read`].
+    pub(super) fn keys(&self) -> Result<Vec<(&'static str, String)>> {
+        self.read()?;
+        let text = |text: &Option<String>| text.as_deref().map(toml_text);
+        let number = |number: Option<u32>| number.map(|number| number.to_string());
+        let keys = [
+            ("cpus_per_rank", number(self.cpus)),
+            ("gpus_per_rank", number(self.gpus)),
+            ("memory", text(&self.memory)),
+            ("walltime", text(&self.walltime)),
+            ("partition", text(&self.partition)),
+            ("account", text(&self.account)),
+            ("qos", text(&self.qos)),
+            ("constraint", text(&self.constraint)),
+        ];
+        Ok(keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect())
     }
 }

@@ -4,7 +4,7 @@ use clap::Command;
 
 /// The groups, and the verbs of each in the order in which people meet them.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Begin", &["init", "plan", "submit", "retry"]),
+    ("Begin", &["init", "run", "plan", "submit", "retry"]),
     ("Look", &["status", "watch", "why", "logs", "usage", "verify"]),
     ("Answer", &["collect", "best", "compare", "effects", "plot", "report"]),
     ("Share", &["export", "merge"]),

@@ -29,6 +29,7 @@ mod rehearsal;
 mod report;
 mod reproduce;
 mod retry;
+mod run;
 mod schema;
 mod script;
 mod select;
@@ -82,6 +83,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Init(init::Args),
+    Run(run::Args),
     Plan(plan::Args),
     Submit(submit::Args),
     Retry(retry::Args),
@@ -200,6 +202,7 @@ fn run(args: Vec<OsString>, typed: Option<sheet::Write>, draw: Option<Draw>) -> 
     let context = Context { vars: vars::snapshot(), out: Out::new(cli.quiet), typed, draw };
     let result = match cli.verb {
         Verb::Init(args) => init::run(&args, &context),
+        Verb::Run(args) => run::run(&args, &context),
         Verb::Plan(args) => plan::run(&args, &context),
         Verb::Submit(args) => submit::run(&args, &context),
         Verb::Retry(args) => retry::run(&args, &context),

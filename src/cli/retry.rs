@@ -22,7 +22,7 @@ pub(crate) struct Args {
     named: Vec<String>,
     #[command(flatten)]
     select: Select,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Requests of the retried trials, this time")]
     change: Change,
     /// On this machine: at most this many chains at once
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

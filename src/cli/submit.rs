@@ -29,18 +29,9 @@ use crate::submit::pilots;
 use crate::sweep::tree::records::Outcome;
 use crate::sweep::tree::shard::Shard;
 
-/// Submit a plan to Slurm or PBS as job arrays, or run it on this machine
-///
-/// Running it again completes what is missing: a plan that grew submits only its new trials, an interrupted
-/// submission continues where it stopped.
+/// How a plan is submitted, whoever wrote it: the options that `submit` and `run` share.
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("written").args(["dry_run", "reproduce"]))]
-pub(crate) struct Args {
-    /// The plan, or a Python script with a sweep, which runs up to its sweep
-    plan: PathBuf,
-    /// Arguments of the script
-    #[arg(last = true)]
-    arguments: Vec<String>,
+pub(super) struct How {
     #[command(flatten)]
     target: Target<true>,
     /// Local: at most this many chains at once
@@ -50,17 +41,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_running: Option<u32>,
     /// Run trials again that ended without success: failed, timed out, interrupted, cancelled, lost, skipped
-    ///
-    /// With a set of trials, only those of the set, with the rest of their chains.
     #[arg(long)]
     retry: bool,
-    /// Trials that run again, or were not submitted yet, run the code as it is now, and not that of their snapshot
-    #[arg(long)]
-    current_code: bool,
-    #[command(flatten)]
-    select: Select,
-    #[command(flatten)]
-    change: Change,
     /// Enqueue the trials for agents, and submit agents as pilot jobs; with --local, one agent runs here
     ///
     /// As `mode = "pull"` under `[schedule]`.
@@ -72,6 +54,60 @@ pub(crate) struct Args {
     /// Pull mode: each agent runs this many trials at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SLOTS)))]
     slots: Option<u32>,
+    /// Only show what would be done
+    #[arg(long, group = "written")]
+    dry_run: bool,
+    /// Try one trial here and now, and keep nothing: what it prints, its metrics, how it ends
+    ///
+    /// The program sees HPCSWEEP_SMOKE=1 and may do less than it would. `each` tries the first trial of each distinct
+    /// request, one after the other.
+    #[arg(long, value_name = "TRIAL|each", num_args = 0..=1, default_missing_value = "0", conflicts_with = "dry_run")]
+    smoke: Option<smoke::Which>,
+    /// With --dry-run: write JSON
+    #[arg(long, requires = "written")]
+    pub(super) json: bool,
+    /// Use the edited templates of this folder
+    #[arg(long, value_name = "DIR")]
+    templates: Option<PathBuf>,
+}
+
+impl How {
+    /// Whether nothing is to be written.
+    pub(super) fn only_shows(&self) -> bool {
+        self.dry_run || self.smoke.is_some()
+    }
+
+    /// Whether the user wants to see what would be done.
+    pub(super) fn rehearses(&self) -> bool {
+        self.dry_run
+    }
+
+    /// The trials that run again: all or none.
+    pub(super) fn again(&self) -> Again {
+        Again::all(self.retry)
+    }
+}
+
+/// Submit a plan to Slurm or PBS as job arrays, or run it on this machine
+///
+/// Running it again completes what is missing: a plan that grew submits only its new trials, an interrupted
+/// submission continues where it stopped.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The plan, or a Python script with a sweep, which runs up to its sweep
+    plan: PathBuf,
+    /// Arguments of the script
+    #[arg(last = true)]
+    arguments: Vec<String>,
+    #[command(flatten)]
+    how: How,
+    /// Trials that run again, or were not submitted yet, run the code as it is now, and not that of their snapshot
+    #[arg(long)]
+    current_code: bool,
+    #[command(flatten)]
+    select: Select,
+    #[command(flatten, next_help_heading = "Requests of the retried trials, this time")]
+    change: Change,
     /// Submit one of several equal parts of the plan, for clusters that share it: `2/3`; `merge` joins the results
     ///
     /// A trial belongs to a part by its key, the trials of a chain stay together. The sweep keeps its part: submissions
@@ -82,69 +118,69 @@ pub(crate) struct Args {
     ///
     /// The plan can be a sweep folder, here. The trial runs in NAME.reproduced/ID beside the sweep, which does not change: on this
     /// machine unless a scheduler is named. Exit code 1 if a metric differs.
-    #[arg(long, value_name = "TRIAL", conflicts_with_all = ["shard", "retry", "current_code", "pull", "smoke", "dry_run"])]
+    #[arg(long, value_name = "TRIAL", group = "written", conflicts_with_all = ["shard", "retry", "current_code", "pull", "smoke", "dry_run"])]
     reproduce: Option<u64>,
-    /// Only show what would be done
-    #[arg(long)]
-    dry_run: bool,
-    /// Try one trial here and now, and keep nothing: what it prints, its metrics, how it ends
-    ///
-    /// The program sees HPCSWEEP_SMOKE=1 and may do less than it would. `each` tries the first trial of each distinct
-    /// request, one after the other.
-    #[arg(long, value_name = "TRIAL|each", num_args = 0..=1, default_missing_value = "0", conflicts_with = "dry_run")]
-    smoke: Option<smoke::Which>,
-    /// With --dry-run or --reproduce: write JSON
-    #[arg(long, requires = "written")]
-    json: bool,
-    /// Use the edited templates of this folder
-    #[arg(long, value_name = "DIR")]
-    templates: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
+    let how = &args.how;
     if let Some(trial) = args.reproduce {
-        let kind = args.target.or_here();
-        let templates = args.templates.as_deref();
+        let kind = how.target.or_here();
+        let templates = how.templates.as_deref();
         let submit = |options: &batch::ArrayOptions, source: &Source, templates: &Templates| {
             to_scheduler(options, source, &site, templates, kind, context)
         };
         let submit: Option<reproduce::Submit<'_>> = kind.takes_jobs().then_some(&submit);
-        return reproduce::run((&args.plan, trial), templates, &site, submit, args.json, context);
+        return reproduce::run((&args.plan, trial), templates, &site, submit, how.json, context);
     }
-    let mut source = if args.dry_run || args.smoke.is_some() {
+    let mut source = if how.only_shows() {
         script::preview(&args.plan, &args.arguments, context)?
     } else {
         script::source(&args.plan, &args.arguments, context)?
     };
     let grew = args.shard.map(|shard| source.take_shard(shard)).transpose()?.flatten();
     source.part_words().into_iter().chain(grew).for_each(|words| context.out.say(&words));
-    let kind = args.target.kind(&site);
     let again = again(args, &source, context)?.with_current_code(args.current_code);
-    let pilots = pull_mode(args, &source, &again)?;
-    if let Some(trial) = args.smoke {
-        return smoke::run(source, trial, args.templates.as_deref(), &site, context);
+    submit(source, how, again, &site, context)
+}
+
+/// Submits a plan, or shows what would be done.
+///
+/// # Errors
+/// When the plan and the options contradict each other, or what they ask for fails.
+pub(super) fn submit(
+    source: Source,
+    how: &How,
+    again: Again,
+    site: &Site,
+    context: &Context,
+) -> Result<u8> {
+    let kind = how.target.kind(site);
+    let pilots = pull_mode(how, &source, &again)?;
+    if let Some(trial) = how.smoke {
+        return smoke::run(source, trial, how.templates.as_deref(), site, context);
     }
     warnings::warn(&source.plan, context);
-    let templates = source.templates(args.templates.as_deref(), &site)?;
+    let templates = source.templates(how.templates.as_deref(), site)?;
     let is_here = !kind.takes_jobs();
     if is_here {
         warnings::warn_of_worlds(&source, context);
     }
-    if args.jobs.is_some() && pilots.is_none() && !is_here {
+    if how.jobs.is_some() && pilots.is_none() && !is_here {
         return Err(Fault::request("`--jobs` belongs to `--local`")
             .hint("`--max-running N` throttles an array")
             .into());
     }
     let here = local::LocalOptions {
-        jobs: [args.jobs, args.max_running].into_iter().flatten().min().map(|n| n as usize),
+        jobs: [how.jobs, how.max_running].into_iter().flatten().min().map(|n| n as usize),
         retry: again.clone(),
         repeats: true,
     };
-    if args.dry_run {
+    if how.dry_run {
         let asked =
-            rehearsal::Asked { pull: pilots, here, max_running: args.max_running, json: args.json };
-        return rehearsal::show(&source, &site, kind, &templates, &asked, context).map(|()| 0);
+            rehearsal::Asked { pull: pilots, here, max_running: how.max_running, json: how.json };
+        return rehearsal::show(&source, site, kind, &templates, &asked, context).map(|()| 0);
     }
     let is_function = source.plan.run.function.is_some();
     if source.plan.retry.auto && is_function {
@@ -154,31 +190,31 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     }
     if let Some(options) = pilots {
         return match is_here {
-            false => pull::submit(&source, &site, &templates, &options, kind, context),
-            true => pull::submit_here(&source, &site, &templates, &options, context),
+            false => pull::submit(&source, site, &templates, &options, kind, context),
+            true => pull::submit_here(&source, site, &templates, &options, context),
         };
     }
     match is_here {
         false => {
-            let max_running = args.max_running.map(u64::from);
+            let max_running = how.max_running.map(u64::from);
             let options = batch::ArrayOptions {
                 max_running,
                 retry: again,
-                templates: args.templates.clone(),
+                templates: how.templates.clone(),
                 feeder: None,
                 is_impatient: false,
             };
-            to_scheduler(&options, &source, &site, &templates, kind, context)
+            to_scheduler(&options, &source, site, &templates, kind, context)
         }
-        true => run_here(&here, &source, &site, &templates, context),
+        true => run_here(&here, &source, site, &templates, context),
     }
 }
 
 /// What pull mode is asked for; `None` where the plan's trials are elements of arrays.
-fn pull_mode(args: &Args, source: &Source, again: &Again) -> Result<Option<pilots::PilotOptions>> {
+fn pull_mode(how: &How, source: &Source, again: &Again) -> Result<Option<pilots::PilotOptions>> {
     let plan = &source.plan;
-    if !args.pull && plan.schedule.mode != Mode::Pull && plan.run.function.is_none() {
-        for (name, value) in [("--workers", args.workers), ("--slots", args.slots)] {
+    if !how.pull && plan.schedule.mode != Mode::Pull && plan.run.function.is_none() {
+        for (name, value) in [("--workers", how.workers), ("--slots", how.slots)] {
             if value.is_some() {
                 return Err(Fault::request(format!("`{name}` belongs to pull mode"))
                     .hint("add `--pull`, or write `mode = \"pull\"` under `[schedule]`")
@@ -196,9 +232,9 @@ fn pull_mode(args: &Args, source: &Source, again: &Again) -> Result<Option<pilot
             .into());
     }
     Ok(Some(pilots::PilotOptions {
-        workers: args.workers,
-        slots: args.slots.or(args.jobs),
-        max_running: args.max_running,
+        workers: how.workers,
+        slots: how.slots.or(how.jobs),
+        max_running: how.max_running,
         retry: again.clone(),
     }))
 }
@@ -208,9 +244,9 @@ fn again(args: &Args, source: &Source, context: &Context) -> Result<Again> {
     let wanted = args.select.read(&[])?.wanted;
     let change = args.change.read()?;
     if wanted.is_all() && change.is_none() {
-        return Ok(Again::all(args.retry));
+        return Ok(args.how.again());
     }
-    if !args.retry {
+    if !args.how.retry {
         return Err(Fault::request("sets of trials and changed requests belong to `--retry`")
             .hint("add `--retry`; what a plan asks for is under its `[resources]`")
             .into());

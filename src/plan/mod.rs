@@ -23,6 +23,7 @@ pub(crate) mod testing;
 mod trial;
 pub(crate) mod value;
 
+pub(crate) use expansion::listed::{Files, toml_text};
 pub(crate) use expansion::trials::MAX_TRIALS;
 pub use file::{Plan, parse, parse_with};
 pub(crate) use run::{Notice, OnFailure, Run, reserve_s};
@@ -40,6 +41,8 @@ pub(crate) use sections::sweep::is_name;
 pub(crate) use sections::train::TrainTemplate;
 pub use templates::command::{CommandTemplate, Rendered, TrialNames, names_of};
 pub(crate) use templates::engine::Compiled;
-pub(crate) use templates::known::spelled_out;
+pub(crate) use templates::engine::is_plain;
+pub(crate) use templates::known::{RESERVED_NAMES, spelled_out};
 pub(crate) use trial::{TaskId, Trial};
 pub use value::{Params, Value};
+pub(crate) use value::{float_text, variable_of};

@@ -36,7 +36,7 @@ use crate::cluster::render::Templates;
 use crate::cluster::scheduler::{self, Wanted};
 use crate::plan::author::Author;
 use crate::plan::site::{Ask, SchedulerKind, Site};
-use crate::plan::{self, Plan, Resources};
+use crate::plan::{self, Files, Plan, Resources};
 use crate::sweep::tree::Tree;
 use crate::sweep::tree::journal::Journal;
 use crate::sweep::tree::memo::Memo;
@@ -95,6 +95,16 @@ impl Source {
 
     fn of_text(path: &Path, text: String) -> Result<Self> {
         let plan = plan::parse_with(&text, &path.display().to_string(), &reader_beside(path))?;
+        Self::new(path.to_owned(), text, plan)
+    }
+
+    /// Checks a plan that is not written yet; `files` gives the texts of the files that it names.
+    ///
+    /// # Errors
+    /// With all of its faults at once.
+    pub(crate) fn of_new(path: &Path, text: String, files: Files<'_>) -> Result<Self> {
+        let name = format!("{}, not written yet", path.display());
+        let plan = plan::parse_with(&text, &name, files)?;
         Self::new(path.to_owned(), text, plan)
     }
 

@@ -212,12 +212,34 @@ pub(crate) fn read_entry(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// When it cannot be read, is not UTF-8, or is not small.
 pub(crate) fn read_named(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(SMALL + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > SMALL {
+    String::from_utf8(read_named_bytes(path)?).map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8")
+    })
+}
+
+/// As [`read_named`], of bytes that need not be text.
+///
+/// # Errors
+/// When it cannot be read, or is not small.
+pub(crate) fn read_named_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    read_to_end(File::open(path)?)
+}
+
+/// All that comes through standard input.
+///
+/// # Errors
+/// As [`read_named_bytes`].
+pub(crate) fn read_standard_input() -> io::Result<Vec<u8>> {
+    read_to_end(io::stdin().lock())
+}
+
+fn read_to_end(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(SMALL + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > SMALL {
         return Err(io::Error::other(format!("it has more than {} MiB", SMALL >> 20)));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 /// The whole file as bytes, which is small by nature.

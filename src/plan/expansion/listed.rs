@@ -172,20 +172,20 @@ fn toml(value: &Json) -> String {
         Json::Object(map) => {
             let pairs = map.iter().filter(|(_, value)| !value.is_null());
             let pairs: Vec<String> =
-                pairs.map(|(k, v)| format!("{} = {}", text(k), toml(v))).collect();
+                pairs.map(|(k, v)| format!("{} = {}", toml_text(k), toml(v))).collect();
             format!("{{ {} }}", pairs.join(", "))
         }
         Json::Array(items) => {
             format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", "))
         }
-        Json::String(s) => text(s),
+        Json::String(s) => toml_text(s),
         Json::Null => "\"\"".to_owned(),
         other => other.to_string(),
     }
 }
 
 /// A basic string of TOML, whose escapes are JSON's.
-fn text(s: &str) -> String {
+pub(crate) fn toml_text(s: &str) -> String {
     Json::from(s).to_string().replace('\u{7f}', "\\u007f")
 }
 

@@ -5,11 +5,12 @@ use std::io::{BufRead, BufReader, Read};
 use crate::support::world::{PROGRAM, World, missing};
 
 /// The verbs in the order of the help, each with what its help says that it does.
-const VERBS: [(&str, &str); 28] = [
+const VERBS: [(&str, &str); 29] = [
     (
         "init",
         "Make a project that runs at once: a plan, a small program, and its own copy of the job scripts",
     ),
+    ("run", "Run a sweep in one line: write its plan, and submit it or run it on this machine"),
     (
         "plan",
         "Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes nothing",
@@ -71,6 +72,7 @@ Usage: hpcsweep [OPTIONS] <COMMAND>
 Begin:
   init       Make a project that runs at once: a plan, a small program, and its own copy of the job
              scripts
+  run        Run a sweep in one line: write its plan, and submit it or run it on this machine
   plan       Show what a plan would do: trials, chains, arrays, directives, calls, hours; writes
              nothing
   submit     Submit a plan to Slurm or PBS as job arrays, or run it on this machine

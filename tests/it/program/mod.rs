@@ -5,5 +5,6 @@ mod gpus;
 mod init;
 mod install;
 mod launch;
+mod run;
 mod startup;
 mod which;

@@ -1,0 +1,192 @@
+//! The command after `--`: `{lr}` and `{}` become expressions of the plan, all other text stays as it is.
+
+use std::collections::BTreeSet;
+
+use crate::base::fault::Fault;
+use crate::base::words::{nearest, short};
+use crate::plan::{Compiled, is_plain, toml_text};
+
+/// What braces may name.
+pub(super) struct Names<'a> {
+    /// The parameters of the command line.
+    pub(super) axes: Vec<&'a str>,
+    /// The parameter for which `{}` stands.
+    pub(super) input: Option<&'a str>,
+}
+
+/// A command as the plan has it.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Command {
+    /// Program and arguments, as templates.
+    pub(super) argv: Vec<String>,
+    /// The parameters that stand in it.
+    pub(super) used: BTreeSet<String>,
+}
+
+/// A part of an argument.
+enum Piece<'a> {
+    Text(&'a str),
+    Parameter(&'a str),
+}
+
+/// Replaces of GNU parallel that hpcsweep does not make.
+const OF_PARALLEL: [&str; 4] = ["{.}", "{/}", "{//}", "{/.}"];
+
+/// Whether an argument has the place of a line.
+pub(super) fn takes_line(argument: &str) -> bool {
+    argument.contains("{}")
+}
+
+/// The command with its placeholders as templates.
+///
+/// # Errors
+/// When a name in braces is nearly one of an axis, or a form is one of GNU parallel.
+pub(super) fn read(words: &[String], names: &Names<'_>) -> Result<Command, Fault> {
+    let mut command = Command::default();
+    for word in words {
+        let place = |fault: Fault| fault.at(format!("in the command: {}", short(word, 100)));
+        let pieces = pieces(word, names).map_err(place)?;
+        command.used.extend(pieces.iter().filter_map(|piece| match piece {
+            Piece::Parameter(name) => Some((*name).to_owned()),
+            Piece::Text(_) => None,
+        }));
+        command.argv.push(template(&pieces));
+    }
+    Ok(command)
+}
+
+fn pieces<'a>(word: &'a str, names: &Names<'a>) -> Result<Vec<Piece<'a>>, Fault> {
+    let mut pieces = Vec::new();
+    let (mut from, mut at) = (0, 0);
+    while let Some(open) = word[at..].find('{').map(|open| at + open) {
+        at = open + 1;
+        let Some(close) = word[at..].find(['{', '}']).map(|close| at + close) else { continue };
+        if !word[close..].starts_with('}') {
+            continue;
+        }
+        let inside = &word[at..close];
+        if let Some(parameter) = named(inside, names)? {
+            pieces.extend((from < open).then(|| Piece::Text(&word[from..open])));
+            pieces.push(Piece::Parameter(parameter));
+            (from, at) = (close + 1, close + 1);
+        } else if names.input.is_some() && OF_PARALLEL.contains(&&word[open..=close]) {
+            let sentence =
+                format!("`{}` of GNU parallel is not replaced here", &word[open..=close]);
+            let hint = "let a shell cut the line: `bash -c 'echo \"${1%.*}\"' _ {}`";
+            return Err(Fault::request(sentence).hint(hint));
+        }
+    }
+    pieces.extend((from < word.len()).then(|| Piece::Text(&word[from..])));
+    Ok(pieces)
+}
+
+/// The parameter that stands in braces; `None` for other text.
+fn named<'a>(inside: &str, names: &Names<'a>) -> Result<Option<&'a str>, Fault> {
+    if inside.is_empty() {
+        return Ok(names.input);
+    }
+    if let Some(name) = names.axes.iter().find(|name| **name == inside) {
+        return Ok(Some(name));
+    }
+    let name = inside.trim();
+    let is_name =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    match nearest(name, names.axes.iter().copied()).filter(|_| is_name) {
+        Some(near) => {
+            let sentence = format!("`{{{inside}}}` names no axis");
+            let hint = format!(
+                "did you mean `{{{near}}}`? If the program wants these braces, give the axis `{near}` another name"
+            );
+            Err(Fault::request(sentence).hint(hint))
+        }
+        None => Ok(None),
+    }
+}
+
+/// The template that gives these pieces, whatever the text among them holds.
+fn template(pieces: &[Piece<'_>]) -> String {
+    if let [Piece::Text(text)] = pieces
+        && is_plain(text)
+    {
+        return (*text).to_owned();
+    }
+    let mut template = String::new();
+    for (i, piece) in pieces.iter().enumerate() {
+        match piece {
+            Piece::Parameter(name) => template.push_str(&expression(name)),
+            Piece::Text(text) => {
+                let mut letters = text.chars().peekable();
+                while let Some(letter) = letters.next() {
+                    // Before another brace, `%` or `#` it would open an expression, also where that follows the text.
+                    let opens = match letters.peek() {
+                        Some(next) => "{%#".contains(*next),
+                        None => i + 1 < pieces.len(),
+                    };
+                    if letter == '{' && opens {
+                        template.push_str("{{ '{' }}");
+                    } else {
+                        template.push(letter);
+                    }
+                }
+            }
+        }
+    }
+    template
+}
+
+/// The expression of a parameter: its name, unless the engine reads that otherwise (`lr-decay`, `true`).
+fn expression(name: &str) -> String {
+    let plain = format!("{{{{ {name} }}}}");
+    let is_read = |compiled: Compiled| compiled.uses.names == BTreeSet::from([name.to_owned()]);
+    if Compiled::new(&plain).is_ok_and(is_read) {
+        return plain;
+    }
+    let path: String = name.split('.').map(|part| format!("[{}]", toml_text(part))).collect();
+    format!("{{{{ params{path} }}}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(word: &str) -> String {
+        let names = Names { axes: vec!["lr", "opt.lr", "lr-decay", "true"], input: Some("input") };
+        match read(&[word.to_owned()], &names) {
+            Ok(command) => command.argv.join(" "),
+            Err(fault) => fault.to_string().replace('\n', " | "),
+        }
+    }
+
+    #[test]
+    fn known_names_alone_become_expressions() {
+        for (word, template) in [
+            ("--lr={lr}", "--lr={{ lr }}"),
+            ("{}", "{{ input }}"),
+            ("{opt.lr}/{lr}", "{{ opt.lr }}/{{ lr }}"),
+            ("{lr-decay}{true}", "{{ params[\"lr-decay\"] }}{{ params[\"true\"] }}"),
+            ("{ print $1 } ${x} {a,b} }{ {", "{ print $1 } ${x} {a,b} }{ {"),
+            ("{{x}}{%y%}{#z#}", "{{ '{' }}{x}}{{ '{' }}%y%}{{ '{' }}#z#}"),
+            ("{{lr}}", "{{ '{' }}{{ lr }}}"),
+            ("%s $HOME", "%s $HOME"),
+        ] {
+            assert_eq!(of(word), template, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_an_axis_is_refused() {
+        for (word, sentence) in [
+            (
+                "--x={lrr}",
+                "`{lrr}` names no axis |   in the command: --x={lrr} | hint: did you mean `{lr}`?",
+            ),
+            (
+                "{{ lr }}",
+                "`{ lr }` names no axis |   in the command: {{ lr }} | hint: did you mean `{lr}`?",
+            ),
+            ("{/.}", "`{/.}` of GNU parallel is not replaced here"),
+        ] {
+            assert!(of(word).contains(sentence), "{}", of(word));
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! `hpcsweep run`: a sweep in one line. Writes the plan that a person would have written, and submits it.
+
+mod axes;
+mod command;
+mod lines;
+mod text;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::Context;
+use super::change::Change;
+use super::submit::{self, How};
+use crate::base::fault::Fault;
+use crate::base::host::disk;
+use crate::base::words::ticked;
+use crate::plan::{is_name, variable_of};
+use crate::submit::Source;
+use command::Names;
+use lines::{Kind, Lines};
+use text::{List, Wanted};
+
+/// Run a sweep in one line: write its plan, and submit it or run it on this machine
+///
+/// `{lr}` in the command is the value of the parameter `lr`, `{}` a line of input. The plan is the file NAME.toml of this folder.
+/// The same command again continues the sweep: what is done is not run again. To change more than a line can say, edit the plan
+/// and use `submit`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  hpcsweep run lr=0.1,0.01 seed=1..5 -- python3 train.py --lr {lr} --seed {seed}
+  hpcsweep run --slurm --time 10m --mem 2G 'lr=log(1e-4,1e-1,7)' -- python3 train.py --lr {lr}
+  hpcsweep run --slurm --lines commands.txt
+  ls data/*.nii | hpcsweep run --slurm -- ./segment {}")]
+pub(crate) struct Args {
+    /// Parameters: `lr=0.1,0.01`, `seed=1..5`, `lr=log(1e-4,1e-1,7)`, `x=linear(0,1,11)`; all combinations run
+    #[arg(value_name = "NAME=VALUES")]
+    words: Vec<String>,
+    /// What each trial runs; no shell reads it
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// A trial for each line of this file, `-` for standard input: a command for bash, or with COMMAND what `{}` stands for
+    #[arg(long, value_name = "FILE")]
+    lines: Option<PathBuf>,
+    /// The name of the sweep and of its plan (by default that of the program or script)
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    request: Request,
+}
+
+/// What each trial asks for.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Requests of each trial")]
+struct Request {
+    #[command(flatten)]
+    change: Change,
+    /// Processes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: Option<u32>,
+    /// Nodes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: Option<u32>,
+}
+
+impl Request {
+    fn keys(&self) -> Result<Vec<(&'static str, String)>> {
+        let numbers = [("nodes", self.nodes), ("ranks", self.ranks)];
+        let numbers = numbers.into_iter().filter_map(|(key, n)| Some((key, n?.to_string())));
+        Ok(numbers.chain(self.change.keys()?).collect())
+    }
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
+    let site = context.site()?;
+    let (wanted, notes) = wanted(args)?;
+    let own = Own {
+        path: PathBuf::from(format!("{}.toml", wanted.name)),
+        text: wanted.text(),
+        list: wanted.list,
+    };
+    own.check(&wanted.name)?;
+    let source = own.source()?;
+    notes.iter().for_each(|note| context.out.say(note));
+    if args.how.rehearses() && !args.how.json {
+        context.out.say(&format!("would write {}:", own.named()));
+        context.out.page(&own.text);
+        context.out.page("\n");
+    }
+    if !args.how.only_shows() {
+        own.write(context)?;
+    }
+    submit::submit(source, &args.how, args.how.again(), &site, context)
+}
+
+/// What the command line asks for, and what its user may not expect of it.
+fn wanted(args: &Args) -> Result<(Wanted, Vec<String>)> {
+    let lines = read_lines(args)?;
+    let parameter = lines.as_ref().map(|lines| lines.kind.parameter());
+    let axes = axes::read(&args.words, parameter)?;
+    check_command(args, lines.is_some())?;
+    let mut words = args.command.clone();
+    if let Some(lines) = &lines {
+        match lines.kind {
+            Kind::Command => words = ["bash", "-c", "{}"].map(str::to_owned).to_vec(),
+            Kind::Value if !words.iter().any(|word| command::takes_line(word)) => {
+                words.push("{}".to_owned())
+            }
+            Kind::Value => {}
+        }
+    }
+    let names = Names { axes: axes.iter().map(|axis| &*axis.name).collect(), input: parameter };
+    let command = command::read(&words, &names)?;
+    let mut notes = lines.as_ref().map(|lines| lines.notes.clone()).unwrap_or_default();
+    let is_unused = |name: &&&str| !command.used.contains(**name);
+    let unused: Vec<&str> = names.axes.iter().filter(is_unused).copied().collect();
+    if !unused.is_empty() {
+        let variables: Vec<String> =
+            unused.iter().map(|name| format!("${}", variable_of(name))).collect();
+        let stands = if unused.len() == 1 { "stands" } else { "stand" };
+        notes.push(format!(
+            "{} {stands} in no argument: programs find the value in {}",
+            ticked(&unused),
+            ticked(&variables)
+        ));
+    }
+    if axes.is_empty() && lines.is_none() {
+        notes.push("one trial: the command has no axis (`lr=0.1,0.01`), and `{}` for lines of standard input is not in it".to_owned());
+    }
+    let name = name(args)?;
+    let list = lines.map(|lines| List {
+        parameter: lines.kind.parameter(),
+        file: text::list_file(&name),
+        text: lines.list(),
+    });
+    Ok((Wanted { name, argv: command.argv, requests: args.request.keys()?, axes, list }, notes))
+}
+
+/// The lines that trials are made of, if any. Standard input is read only if it is asked for: under cron, ssh or another program it
+/// may never end.
+fn read_lines(args: &Args) -> Result<Option<Lines>> {
+    let kind = if args.command.is_empty() { Kind::Command } else { Kind::Value };
+    let from = match &args.lines {
+        Some(file) if file != Path::new("-") => Some(file),
+        Some(_) => None,
+        None if args.command.iter().any(|word| command::takes_line(word)) => None,
+        None => return Ok(None),
+    };
+    let Some(file) = from else {
+        if std::io::stdin().is_terminal() {
+            return Err(Fault::request("the lines come from standard input, which is a terminal")
+                .hint("pipe them in (`ls data/* | hpcsweep run -- ./segment {}`), or name a file: `--lines FILE`")
+                .into());
+        }
+        let bytes = disk::read_standard_input().map_err(|e| {
+            Fault::request(format!("cannot read standard input: {}", disk::reason(&e)))
+        })?;
+        return Ok(Some(Lines::read("standard input", &bytes, kind)?));
+    };
+    let name = file.display().to_string();
+    let bytes = disk::read_named_bytes(file).map_err(|e| {
+        Fault::request(format!("cannot read the lines `{name}`: {}", disk::reason(&e)))
+            .hint("`--lines FILE` names a file with one command or one value a line")
+    })?;
+    Ok(Some(Lines::read(&name, &bytes, kind)?))
+}
+
+/// Refuses a command that is missing, or that only a shell could read.
+fn check_command(args: &Args, has_lines: bool) -> Result<(), Fault> {
+    match &*args.command {
+        [] if !has_lines => Err(Fault::request("there is no command to run").hint(
+            "write it after `--`: `hpcsweep run lr=0.1,0.01 -- python3 train.py --lr {lr}`; or one a line: `--lines FILE`",
+        )),
+        [program, ..] if program.trim().is_empty() => {
+            Err(Fault::request("the program is an empty text").hint("write it first after `--`"))
+        }
+        [program] if program.contains(char::is_whitespace) && !Path::new(program).exists() => {
+            Err(Fault::request("the command is one word with blanks, and no program of that name is here")
+                .at(format!("in the command: {program}"))
+                .hint("write it without the quotes around all of it; for shell code `-- bash -c '...'`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn name(args: &Args) -> Result<String, Fault> {
+    let Some(name) = &args.name else {
+        let file = args.lines.as_ref().filter(|_| args.command.is_empty());
+        let stem =
+            file.and_then(|file| file.file_stem()).map(|stem| stem.to_string_lossy().into_owned());
+        let stem = stem.map(|stem| if stem == "-" { "lines".to_owned() } else { stem });
+        return Ok(text::name_of(&stem.map_or_else(|| args.command.clone(), |stem| vec![stem])));
+    };
+    match is_name(name) {
+        true => Ok(name.clone()),
+        false => Err(Fault::request(format!("`{name}` cannot be the name of a sweep")).hint(
+            "use letters, digits, `.`, `_` and `-`; at most 64 of them, the first a letter or digit",
+        )),
+    }
+}
+
+/// The files of a plan that `run` writes.
+struct Own {
+    path: PathBuf,
+    text: String,
+    list: Option<List>,
+}
+
+impl Own {
+    /// The names of the files.
+    fn named(&self) -> String {
+        let list = self.list.as_ref().map(|list| format!(" and {}", list.file));
+        format!("{}{}", self.path.display(), list.unwrap_or_default())
+    }
+
+    /// Refuses to overwrite what `run` has not written, or a person has edited.
+    fn check(&self, name: &str) -> Result<()> {
+        let shown = self.path.display();
+        let file = text::list_file(name);
+        let plan = disk::read_if_there(&self.path)?;
+        let list = disk::read_if_there(Path::new(&file))?;
+        let names_list = plan.as_ref().is_some_and(|plan| plan.contains(&file));
+        let own_list = self.list.as_ref().map(|list| &list.text);
+        if own_list.is_some() && list.is_some() && list.as_ref() != own_list && !names_list {
+            let sentence = format!("`{file}` is there, and no plan of `hpcsweep run` names it");
+            let hint = "remove it, or choose another name with `--name OTHER`";
+            return Err(Fault::request(sentence).hint(hint).into());
+        }
+        let Some(plan) = plan else {
+            if !Path::new("results").join(name).join("sweep.json").is_file() {
+                return Ok(());
+            }
+            let sentence = format!("`results/{name}` has a sweep, and its plan is not `{shown}`");
+            let hint = "choose another name with `--name OTHER`, or put its plan back";
+            return Err(Fault::request(sentence).hint(hint).into());
+        };
+        let is_same = plan == self.text && (own_list.is_none() || list.as_ref() == own_list);
+        let marked_list = list.as_deref().filter(|_| names_list).unwrap_or("");
+        if is_same || text::is_own(&plan, marked_list) {
+            return Ok(());
+        }
+        let sentence = match text::is_of_run(&plan) {
+            true => format!("`{shown}` was edited, and this command would write it anew"),
+            false => format!("`{shown}` is there, and `hpcsweep run` did not write it"),
+        };
+        let hint = format!(
+            "`hpcsweep submit {shown}` runs it as it is, `--name OTHER` writes another plan"
+        );
+        Err(Fault::request(sentence).hint(hint).into())
+    }
+
+    /// The checked plan, from its text alone.
+    fn source(&self) -> Result<Source> {
+        let list = self.list.as_ref().map(|list| list.text.clone()).unwrap_or_default();
+        Source::of_new(&self.path, self.text.clone(), &move |_: &str| Ok(list.clone()))
+    }
+
+    fn write(&self, context: &Context) -> Result<()> {
+        if disk::read_if_there(&self.path)?.as_ref() == Some(&self.text) {
+            context.out.say(&format!("as before: {}", self.named()));
+            return Ok(());
+        }
+        if let Some(list) = &self.list {
+            disk::write_whole(Path::new(&list.file), list.text.as_bytes())?;
+        }
+        disk::write_whole(&self.path, self.text.as_bytes())?;
+        let shown = self.path.display();
+        context
+            .out
+            .say(&format!("wrote {}: edit it, then `hpcsweep submit {shown}`", self.named()));
+        Ok(())
+    }
+}
