@@ -60,6 +60,10 @@ fn pieces<'a>(word: &'a str, names: &Names<'a>) -> Result<Vec<Piece<'a>>, Fault>
     let (mut from, mut at) = (0, 0);
     while let Some(open) = word[at..].find('{').map(|open| at + open) {
         at = open + 1;
+        // `${x}` is a variable of a shell.
+        if word[..open].ends_with('$') {
+            continue;
+        }
         let Some(close) = word[at..].find(['{', '}']).map(|close| at + close) else { continue };
         if !word[close..].starts_with('}') {
             continue;
@@ -165,6 +169,7 @@ mod tests {
             ("{opt.lr}/{lr}", "{{ opt.lr }}/{{ lr }}"),
             ("{lr-decay}{true}", "{{ params[\"lr-decay\"] }}{{ params[\"true\"] }}"),
             ("{ print $1 } ${x} {a,b} }{ {", "{ print $1 } ${x} {a,b} }{ {"),
+            ("${lr} ${lrr} ${} {lr}", "${lr} ${lrr} ${} {{ lr }}"),
             ("{{x}}{%y%}{#z#}", "{{ '{' }}{x}}{{ '{' }}%y%}{{ '{' }}#z#}"),
             ("{{lr}}", "{{ '{' }}{{ lr }}}"),
             ("%s $HOME", "%s $HOME"),
