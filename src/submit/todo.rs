@@ -12,7 +12,7 @@ use crate::plan::author::Author;
 use crate::submit::Source;
 use crate::submit::again::Again;
 use crate::submit::grow::{self, Diff, Todo};
-use crate::sweep::decide::{Because, Decider, Next, Place, Question};
+use crate::sweep::decide::{Because, Candidate, Decider, Next, Question};
 use crate::sweep::tree::records::Record;
 use crate::sweep::tree::{Tree, table};
 
@@ -132,8 +132,8 @@ pub(crate) fn decide(
                 return;
             }
             let (trial, after, request) = (row.id, row.after, diff.request(row.id));
-            let place = Place { trial, after, is_planned: request.is_some() };
-            match (decider.next(place), request) {
+            let candidate = Candidate { trial, after, is_planned: request.is_some() };
+            match (decider.next(candidate), request) {
                 (Next::Run(_), Some(request)) => {
                     let (chain, resources) = (row.chain, Arc::clone(request));
                     decided.todo.push(Todo { id: trial, chain, after, resources });
@@ -143,7 +143,7 @@ pub(crate) fn decide(
         })?;
     }
     for new in added {
-        match decider.next(Place { trial: new.id, after: new.after, is_planned: true }) {
+        match decider.next(Candidate { trial: new.id, after: new.after, is_planned: true }) {
             Next::Run(_) => decided.todo.push(new.clone()),
             other => drop(decided.others.insert(new.id, other)),
         }

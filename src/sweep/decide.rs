@@ -79,9 +79,9 @@ impl Wish {
     }
 }
 
-/// A trial and its place in the sweep.
+/// A trial about which is decided, and its place in the sweep.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Candidate {
     pub(crate) trial: u64,
     /// The trial before it in its chain.
     pub(crate) after: Option<u64>,
@@ -130,7 +130,7 @@ pub(crate) struct Decider<'a> {
 }
 
 /// A rule: an answer for a trial, or none.
-type Rule = fn(Place, &Decider<'_>) -> Option<Next>;
+type Rule = fn(Candidate, &Decider<'_>) -> Option<Next>;
 
 /// All rules, in their order.
 const RULES: &[Rule] = &[dropped, done, cancelled, in_hand, failed, behind, not_asked];
@@ -142,64 +142,64 @@ impl<'a> Decider<'a> {
     }
 
     /// What becomes of the next trial.
-    pub(crate) fn next(&mut self, place: Place) -> Next {
-        if let Some(by) = self.stopper(place) {
-            self.stopped.insert(place.trial, by);
+    pub(crate) fn next(&mut self, candidate: Candidate) -> Next {
+        if let Some(by) = self.stopper(candidate) {
+            self.stopped.insert(candidate.trial, by);
         }
-        let answer = self.rules.iter().find_map(|rule| rule(place, self));
-        answer.unwrap_or(Next::Run(match self.question.outcome(place.trial) {
+        let answer = self.rules.iter().find_map(|rule| rule(candidate, self));
+        answer.unwrap_or(Next::Run(match self.question.outcome(candidate.trial) {
             Some(_) => Why::Wanted,
             None => Why::Unended,
         }))
     }
 
     /// The trial that stops a chain at or before this place of it.
-    fn stopper(&self, place: Place) -> Option<u64> {
+    fn stopper(&self, candidate: Candidate) -> Option<u64> {
         if self.question.on_failure == OnFailure::Continue {
             return None;
         }
-        let is_planned = place.is_planned;
-        if is_planned && self.question.has_failed(place.trial) {
-            return Some(place.trial);
+        let is_planned = candidate.is_planned;
+        if is_planned && self.question.has_failed(candidate.trial) {
+            return Some(candidate.trial);
         }
         // One that the plan does not have stops no chain, and starts none again.
-        let goes_on = is_planned && self.question.outcome(place.trial).is_some();
-        place.after.filter(|_| !goes_on).and_then(|before| self.stopped.get(&before).copied())
+        let goes_on = is_planned && self.question.outcome(candidate.trial).is_some();
+        candidate.after.filter(|_| !goes_on).and_then(|before| self.stopped.get(&before).copied())
     }
 }
 
-fn dropped(place: Place, _: &Decider<'_>) -> Option<Next> {
-    (!place.is_planned).then_some(Next::Leave(Because::Dropped))
+fn dropped(candidate: Candidate, _: &Decider<'_>) -> Option<Next> {
+    (!candidate.is_planned).then_some(Next::Leave(Because::Dropped))
 }
 
-fn done(place: Place, known: &Decider<'_>) -> Option<Next> {
-    let is_done = known.question.outcome(place.trial) == Some(Outcome::Done);
+fn done(candidate: Candidate, known: &Decider<'_>) -> Option<Next> {
+    let is_done = known.question.outcome(candidate.trial) == Some(Outcome::Done);
     is_done.then_some(Next::Leave(Because::Done))
 }
 
-fn cancelled(place: Place, known: &Decider<'_>) -> Option<Next> {
+fn cancelled(candidate: Candidate, known: &Decider<'_>) -> Option<Next> {
     let Question { cancelled, wish, due, .. } = known.question;
-    let runs_again = || wish.wants(place.trial) || due.contains(&place.trial);
-    let is_cancelled = cancelled.contains(&place.trial) && !runs_again();
+    let runs_again = || wish.wants(candidate.trial) || due.contains(&candidate.trial);
+    let is_cancelled = cancelled.contains(&candidate.trial) && !runs_again();
     is_cancelled.then_some(Next::Leave(Because::Cancelled))
 }
 
-fn in_hand(place: Place, known: &Decider<'_>) -> Option<Next> {
-    known.question.in_hand.contains(&place.trial).then_some(Next::Wait)
+fn in_hand(candidate: Candidate, known: &Decider<'_>) -> Option<Next> {
+    known.question.in_hand.contains(&candidate.trial).then_some(Next::Wait)
 }
 
-fn failed(place: Place, known: &Decider<'_>) -> Option<Next> {
-    known.question.has_failed(place.trial).then_some(Next::Leave(Because::Failed))
+fn failed(candidate: Candidate, known: &Decider<'_>) -> Option<Next> {
+    known.question.has_failed(candidate.trial).then_some(Next::Leave(Because::Failed))
 }
 
-fn behind(place: Place, known: &Decider<'_>) -> Option<Next> {
-    let by = known.stopped.get(&place.trial)?;
+fn behind(candidate: Candidate, known: &Decider<'_>) -> Option<Next> {
+    let by = known.stopped.get(&candidate.trial)?;
     Some(Next::Leave(Because::Behind(*by)))
 }
 
-fn not_asked(place: Place, known: &Decider<'_>) -> Option<Next> {
+fn not_asked(candidate: Candidate, known: &Decider<'_>) -> Option<Next> {
     let Question { wish, due, .. } = known.question;
-    let is_asked = wish.admits(place.trial) || due.contains(&place.trial);
+    let is_asked = wish.admits(candidate.trial) || due.contains(&candidate.trial);
     (!is_asked).then_some(Next::Leave(Because::NotAsked))
 }
 
@@ -253,7 +253,7 @@ mod tests {
         /// What becomes of a chain of so many trials, all of which the plan has but for these.
         fn chain(&self, trials: u64, dropped: &[u64]) -> Vec<Next> {
             let mut decider = self.decider();
-            let place = |trial: u64| Place {
+            let place = |trial: u64| Candidate {
                 trial,
                 after: trial.checked_sub(1),
                 is_planned: !dropped.contains(&trial),
@@ -311,8 +311,8 @@ mod tests {
     }
 
     /// A rule that is not among [`RULES`]: no other trial runs before the first one is done.
-    fn canary(place: Place, known: &Decider<'_>) -> Option<Next> {
-        (place.trial > 0 && known.question.outcome(0) != DONE).then_some(Next::Wait)
+    fn canary(candidate: Candidate, known: &Decider<'_>) -> Option<Next> {
+        (candidate.trial > 0 && known.question.outcome(0) != DONE).then_some(Next::Wait)
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
         let rules = [RULES, &[canary]].concat();
         let decide = |world: World| {
             let mut decider = Decider { rules: &rules, ..world.decider() };
-            let place = |trial| Place { trial, after: None, is_planned: true };
+            let place = |trial| Candidate { trial, after: None, is_planned: true };
             (0..3).map(|trial| decider.next(place(trial))).collect::<Vec<_>>()
         };
         assert_eq!(decide(World::of(&[])), [UNENDED, Next::Wait, Next::Wait]);

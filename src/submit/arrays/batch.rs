@@ -134,7 +134,7 @@ pub(crate) fn submit(
     check_growth(plan, site, &diff)?;
     diff.left_alone().iter().for_each(|words| tell(words));
     unused_options(&*asked.scheduler, environment).iter().for_each(|words| tell(words));
-    let known = Known { identity, journal, diff: &diff };
+    let known = Opened { identity, journal, diff: &diff };
     let mut run = Submission::new(source, site, templates, environment, asked, known);
     let wish = options.max_running.or(plan.schedule.max_running.map(u64::from));
     run.max_running = site.caps.running(wish);
@@ -272,7 +272,7 @@ fn unused_options(scheduler: &dyn Scheduler, environment: &Vars) -> Option<Strin
 }
 
 /// A sweep as it stands under its lock.
-pub(crate) struct Known<'a> {
+pub(crate) struct Opened<'a> {
     pub(crate) identity: Identity,
     pub(crate) journal: Journal,
     /// The difference between the plan and the sweep.
@@ -317,9 +317,9 @@ impl<'a> Submission<'a> {
         templates: &'a Templates,
         environment: &'a Vars,
         asked: Asked,
-        known: Known<'a>,
+        known: Opened<'a>,
     ) -> Self {
-        let Known { identity, journal, diff } = known;
+        let Opened { identity, journal, diff } = known;
         Self {
             journal,
             writer: None,

@@ -9,8 +9,8 @@ use crate::base::words::count;
 use crate::plan::{self, Plan, key};
 use crate::submit::{Source, grow, reader_beside};
 use crate::sweep::status::Status;
-use crate::sweep::tree::memo::Memo;
 use crate::sweep::tree::damage::Damage;
+use crate::sweep::tree::memo::Memo;
 use crate::sweep::tree::table::{self, Head};
 use anyhow::Result;
 

@@ -82,7 +82,13 @@ pub fn deal(
     let since = Instant::now();
     let lock = loop {
         if !options.retry.is_wanted() && is_dealt(&tree, source, &hash)? && tree.is_for(access)? {
-            return Ok(Dealt { tree: tree.anew(), units: 0, trials: 0, left_alone: None, notes: Vec::new() });
+            return Ok(Dealt {
+                tree: tree.anew(),
+                units: 0,
+                trials: 0,
+                left_alone: None,
+                notes: Vec::new(),
+            });
         }
         match Lock::take(&tree) {
             Ok(lock) => break lock,
@@ -100,7 +106,13 @@ pub fn deal(
     let decks = deck::read(&tree)?;
     let is_known = !options.retry.is_wanted() && is_same(&tree, source, &hash)?;
     if !options.retry.is_wanted() && is_dealt(&tree, source, &hash)? {
-        return Ok(Dealt { tree: tree.anew(), units: 0, trials: 0, left_alone: None, notes: Vec::new() });
+        return Ok(Dealt {
+            tree: tree.anew(),
+            units: 0,
+            trials: 0,
+            left_alone: None,
+            notes: Vec::new(),
+        });
     }
     let journal = Journal::read(&tree)?;
     retry::check_free(&tree, &identity, &journal, site, environment, SchedulerKind::Local)?;

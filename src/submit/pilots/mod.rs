@@ -18,7 +18,7 @@ use crate::cluster::scheduler::{self, Wanted};
 use crate::plan::site::{SchedulerKind, Site};
 use crate::plan::{Plan, Resources};
 use crate::submit::again::Again;
-use crate::submit::arrays::batch::{Asked, Known, Submission};
+use crate::submit::arrays::batch::{Asked, Opened, Submission};
 use crate::submit::arrays::feeder;
 use crate::submit::arrays::reconcile::settle_all;
 use crate::submit::grow::Diff;
@@ -222,7 +222,7 @@ pub(crate) fn submit(
     let found = settle_all(&tree, site, &mut asked.calls, true, &mut tell)?;
     let found = found.into_iter().rfind(|(array, _)| array.pilot.is_some());
     let diff = Diff::default();
-    let known = Known { identity, journal: Journal::read(&tree)?, diff: &diff };
+    let known = Opened { identity, journal: Journal::read(&tree)?, diff: &diff };
     let mut run = Submission::new(source, site, templates, environment, asked, known);
     let mut report = PilotReport {
         tree: run.tree.clone(),
