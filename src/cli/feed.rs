@@ -80,6 +80,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
             templates: feeder.templates.clone(),
             feeder: Some(args.array),
             is_impatient,
+            ..ArrayOptions::default()
         };
         let vars = &context.vars;
         let report =

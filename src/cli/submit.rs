@@ -201,8 +201,7 @@ pub(super) fn submit(
                 max_running,
                 retry: again,
                 templates: how.templates.clone(),
-                feeder: None,
-                is_impatient: false,
+                ..batch::ArrayOptions::default()
             };
             to_scheduler(&options, &source, site, &templates, kind, context)
         }

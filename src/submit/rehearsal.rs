@@ -14,7 +14,7 @@ use crate::plan::Resources;
 use crate::plan::site::{SchedulerKind, Site};
 use crate::submit::again::Again;
 use crate::submit::arrays::batch::{ArrayOptions, Asked};
-use crate::submit::arrays::due::{Due, Submitted};
+use crate::submit::arrays::due::{Demand, Due};
 use crate::submit::arrays::mapping::{Mapped, Rules};
 use crate::submit::arrays::portion::{Choice, Portion};
 use crate::submit::arrays::scripts::Scripts;
@@ -408,7 +408,7 @@ impl Now<'_> {
         let journal = Journal::read(&all.tree)?;
         let mut waves = Waves::of_here(&all.tree, &journal)?;
         let (records, tree) = (&self.status.records, all.tree.clone());
-        let submitted = Submitted {
+        let submitted = Demand {
             planned: Planned::new(&tree, self.source, self.diff, self.added)?,
             journal: &journal,
             again: self.again,

@@ -480,6 +480,11 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// The places for so many elements, after the scheduler has refused more and has not told its limit.
+    pub(crate) fn tried(limit: u64) -> Self {
+        Self { name: "a smaller submission".to_owned(), limit, taken: 0, kept: 0 }
+    }
+
     /// The places that are left.
     pub(crate) fn free(&self) -> u64 {
         self.limit.saturating_sub(self.taken + self.kept)

@@ -21,6 +21,7 @@ use crate::submit::again::Again;
 use crate::submit::arrays::environment;
 use crate::submit::arrays::holder;
 use crate::submit::arrays::job_script::job_script;
+use crate::submit::arrays::portion::FEEDER_PLACES;
 use crate::submit::arrays::reconcile::{Search, settle_all};
 use crate::submit::arrays::unplaced;
 use crate::submit::arrays::wave::Waves;
@@ -50,6 +51,16 @@ pub(crate) struct ArrayOptions {
     pub(crate) feeder: Option<u32>,
     /// Whether that feeder waits no longer for trials whose jobs are about to end.
     pub(crate) is_impatient: bool,
+    /// The most elements to submit, where the scheduler has refused more.
+    pub(crate) at_most: Option<u64>,
+}
+
+impl ArrayOptions {
+    /// Options for fewer elements than an array had for which the queue had no place; `None` if fewer make no difference.
+    fn fewer(&self, refused: u64) -> Option<Self> {
+        let at_most = (refused / 2).max(FEEDER_PLACES);
+        (at_most < refused).then(|| Self { at_most: Some(at_most), ..self.clone() })
+    }
 }
 
 /// The result of a submission.
@@ -75,7 +86,19 @@ pub(crate) struct ArrayReport {
     pub(crate) tree: Tree,
 }
 
-/// Submits the part of a plan that is not submitted yet to Slurm or PBS. `tell` is called with the progress.
+/// How a submission ended.
+enum Submitted {
+    Whole(Box<ArrayReport>),
+    /// The queue had no place for the first array, of so many elements.
+    NoPlace {
+        fault: anyhow::Error,
+        elements: u64,
+        calls: u32,
+    },
+}
+
+/// Submits the part of a plan that is not submitted yet to Slurm or PBS. `tell` is called with the progress. If the scheduler
+/// refuses the first array because of a limit that cannot be asked for, fewer elements are submitted.
 ///
 /// # Errors
 /// When the plan exceeds a limit of the site (before any job is submitted), the scheduler refuses or
@@ -89,6 +112,36 @@ pub(crate) fn submit(
     environment: &Vars,
     mut tell: impl FnMut(&str),
 ) -> Result<ArrayReport> {
+    let (mut options, mut earlier, mut said) = (options.clone(), 0, HashSet::new());
+    let mut tell = |words: &str| {
+        if said.insert(words.to_owned()) {
+            tell(words);
+        }
+    };
+    loop {
+        match once(source, site, templates, &options, kind, environment, &mut tell)? {
+            Submitted::Whole(report) => {
+                return Ok(ArrayReport { calls: report.calls + earlier, ..*report });
+            }
+            Submitted::NoPlace { fault, elements, calls } => {
+                let Some(fewer) = options.fewer(elements) else { return Err(fault) };
+                tell(&fault::sentence(&fault));
+                (options, earlier) = (fewer, earlier + calls);
+            }
+        }
+    }
+}
+
+/// Submits what [`submit`] does, with the arrays that these options allow.
+fn once(
+    source: &Source,
+    site: &Site,
+    templates: &Templates,
+    options: &ArrayOptions,
+    kind: SchedulerKind,
+    environment: &Vars,
+    mut tell: impl FnMut(&str),
+) -> Result<Submitted> {
     let plan = &source.plan;
     plan.run.refuse_function(|| source.author())?;
     refuse_share(plan)?;
@@ -154,7 +207,10 @@ pub(crate) fn submit(
     let (mut feeder, mut is_early) = (None, false);
     let is_fed = next.is_fed == Some(true);
     if next.full.is_none() || is_fed {
-        left += run.arrays(&mut waves, &mut arrays, &lock, &mut tell)?;
+        match run.arrays(&mut waves, &mut arrays, &lock, &mut tell) {
+            Ok(unplaced) => left += unplaced,
+            Err(fault) => return run.stop(fault, arrays.is_empty()),
+        }
         let is_idle = left == 0 && arrays.is_empty();
         // Where a feeder waits for elements, the next one waits for those that are left.
         is_early = is_idle
@@ -166,13 +222,14 @@ pub(crate) fn submit(
         if !is_early && (is_awaited || run.needs_a_look(plan, options, &waves, open, is_idle)?) {
             let wait = decided.open.into_iter().chain(next.wait).collect();
             let awaited = (wait, next.held > 0);
-            feeder = run.feed(source, options, &mut waves, (next.is_fed, awaited), &mut tell)?;
+            let fed = run.feed(source, options, &mut waves, (next.is_fed, awaited), &mut tell);
+            feeder = fed.map_err(|error| run.give_up(error, &mut tell))?;
         }
     }
     run.let_go()?;
     run.free_stalled(&waves, &mut tell);
     let (put_off, full) = (next.put_off, next.full.filter(|_| !is_fed));
-    Ok(ArrayReport {
+    let report = ArrayReport {
         put_off,
         left,
         held: next.held,
@@ -182,7 +239,8 @@ pub(crate) fn submit(
         arrays,
         calls: run.calls.made,
         tree: run.tree,
-    })
+    };
+    Ok(Submitted::Whole(Box::new(report)))
 }
 
 /// Takes the lock of a sweep; a submission by a person waits for another process.
@@ -300,8 +358,8 @@ pub(crate) struct Submission<'a> {
     pub(crate) environment: &'a Vars,
     /// When it began, unix seconds.
     pub(crate) began: f64,
-    /// Whether the call made last was refused because the queue has no place.
-    pub(crate) is_full: bool,
+    /// The elements of the call made last, if it was refused because the queue has no place for them.
+    no_place: Option<u64>,
     /// What the scheduler has said with jobs that it took.
     heard: HashSet<String>,
     /// The trials that are queued or running, where the scheduler was asked.
@@ -335,7 +393,7 @@ impl<'a> Submission<'a> {
             diff,
             environment,
             began: clock::now(),
-            is_full: false,
+            no_place: None,
             heard: HashSet::new(),
             open_trials: None,
         }
@@ -367,17 +425,23 @@ impl Submission<'_> {
             match self.array(wave, array, trials, is_followed, tell) {
                 Ok(job) => done.push(((*array).clone(), job)),
                 // What has begun continues when some of it has ended.
-                Err(error) if self.is_full && !done.is_empty() => {
+                Err(error) if self.no_place.is_some() && !done.is_empty() => {
                     tell(&fault::sentence(&error));
                     let rest = ours[at..]
                         .iter()
                         .filter(|(_, array, _)| self.journal.job(array.array).is_none());
                     return Ok(rest.map(|(.., trials)| trials.len() as u64).sum());
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.give_up(error, tell)),
             }
         }
         Ok(0)
+    }
+
+    /// Whether an array waits for one of this submission: that one is held, or waits for one that is.
+    fn is_behind(&self, array: &Array) -> bool {
+        let is_new = |before: &u32| self.journal.submitted(*before) >= Some(self.began);
+        array.after.iter().chain(&array.wait).any(is_new)
     }
 
     /// Brings one array into the queue and returns its job id.
@@ -392,7 +456,7 @@ impl Submission<'_> {
         let token = self.token(array);
         let script = self.render(wave, array, trials, &token)?;
         let after = self.dependency(array)?;
-        let held = is_followed && array.after.is_none() && self.scheduler.holds();
+        let held = is_followed && !self.is_behind(array) && self.scheduler.holds();
         let argv = self.scheduler.submit(&script, &after, held);
         self.write(&Entry::Intent {
             array: array.array,
@@ -412,7 +476,7 @@ impl Submission<'_> {
                 }
             }
         }
-        self.is_full = false;
+        self.no_place = None;
         let job = match (output.code, self.scheduler.submitted(&output.stdout)) {
             (Some(0), Some(job)) => job,
             (code, _) => {
@@ -433,7 +497,8 @@ impl Submission<'_> {
                 let Some(job) = found else {
                     // A call that only seems lost stays open: the next submission looks for it first.
                     if !unsure {
-                        self.is_full = self.scheduler.is_full(&output.stderr);
+                        let is_full = self.scheduler.is_full(&output.stderr);
+                        self.no_place = is_full.then_some(array.count);
                         self.refused(array, &token, &fault.sentence)?;
                     }
                     return Err(self.stopped(fault, array).into());
@@ -443,7 +508,7 @@ impl Submission<'_> {
         };
         self.answer(array, &token, &job, self.scheduler.cluster(&output.stdout))?;
         if self.is_swept_away(&after, &job, trials)? {
-            self.is_full = false;
+            self.no_place = None;
             self.refused(array, &token, "deleted: what it waited for had ended by then")?;
             return self.array(wave, array, trials, is_followed, tell);
         }
@@ -515,6 +580,25 @@ impl Submission<'_> {
     /// The script of an array.
     pub(crate) fn script(&self, array: &Array, token: &str) -> PathBuf {
         self.tree.script(&self.scheduler.script(array.array, token))
+    }
+
+    /// What a fault in the arrays of this submission makes of it; `is_first`: no array was submitted before.
+    fn stop(self, fault: anyhow::Error, is_first: bool) -> Result<Submitted> {
+        match self.no_place.filter(|_| is_first) {
+            Some(elements) => Ok(Submitted::NoPlace { fault, elements, calls: self.calls.made }),
+            None => Err(fault),
+        }
+    }
+
+    /// The fault that ends this submission: what is held does not wait for jobs that were refused. A call without an answer
+    /// may still bring a job that waits for what is held, so that the next submission looks for it first.
+    fn give_up(&mut self, error: anyhow::Error, tell: &mut impl FnMut(&str)) -> anyhow::Error {
+        if !self.journal.has_open_call()
+            && let Err(refusal) = self.let_go()
+        {
+            tell(&format!("{refusal:#}"));
+        }
+        error
     }
 
     /// Lets go what was held until all that waits for it was submitted.
@@ -638,13 +722,13 @@ impl Submission<'_> {
             token: token.to_owned(),
             time: clock::now(),
             reason: reason.to_owned(),
-            full: self.is_full,
+            full: self.no_place.is_some(),
         })
     }
 
     fn stopped(&self, fault: Fault, array: &Array) -> Fault {
         let jobs: Vec<&str> = self.journal.jobs().collect();
-        let hint = if self.is_full {
+        let hint = if self.no_place.is_some() {
             "run the same command again when some jobs have ended; with the limit as `limits.max_submit_jobs` in the site \
              profile, `submit` sends as many as have a place"
                 .to_owned()

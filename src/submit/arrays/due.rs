@@ -15,7 +15,7 @@ use crate::sweep::tree::records::Record;
 
 /// A plan, and what a person wants of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Submitted<'a> {
+pub(crate) struct Demand<'a> {
     pub(crate) planned: Planned<'a>,
     pub(crate) journal: &'a Journal,
     pub(crate) again: &'a Again,
@@ -39,7 +39,7 @@ impl Due {
     /// # Errors
     /// When the scheduler does not answer.
     pub(crate) fn find(
-        of: &Submitted<'_>,
+        of: &Demand<'_>,
         target: &str,
         waves: &mut Waves,
         notes: &mut Vec<String>,
@@ -62,7 +62,7 @@ impl Due {
     /// When the scheduler does not answer, or the tree cannot be read.
     pub(crate) fn look_behind(
         &mut self,
-        of: &Submitted<'_>,
+        of: &Demand<'_>,
         waves: &Waves,
         records: &HashMap<u64, Record>,
         notes: &mut Vec<String>,
@@ -82,7 +82,7 @@ impl Due {
     /// When the tree cannot be read.
     pub(crate) fn decide(
         &self,
-        of: &Submitted<'_>,
+        of: &Demand<'_>,
         (waves, before): (&Waves, &Before<'_>),
         records: &HashMap<u64, Record>,
     ) -> Result<(Decided, Holdings)> {

@@ -13,6 +13,7 @@ use crate::plan::Resources;
 use crate::plan::site::{SchedulerKind, Site};
 use crate::submit::Source;
 use crate::submit::arrays::batch::{ArrayOptions, Submission};
+use crate::submit::arrays::portion::FEEDER_PLACES;
 use crate::submit::arrays::wave::Waves;
 use crate::sweep::status::originals::of_originals;
 use crate::sweep::status::{feeder, hooks};
@@ -89,9 +90,6 @@ pub(crate) fn charged<'a>(source: &'a Source, site: &'a Site) -> Charged<'a> {
     }
 }
 
-/// The places that a feeder needs at a time: its own, one for an element, and one for the next feeder.
-pub(crate) const PLACES: u64 = 3;
-
 /// Refuses so many elements of trials if they need a feeder, and the queue will never have the places for it. A feeder that has
 /// a queue of its own takes none of these places.
 pub(crate) fn check_places(
@@ -104,13 +102,13 @@ pub(crate) fn check_places(
     let follows = plan.is_looked_after() || plan.learns();
     let fits = elements + u64::from(follows) <= room.limit && !plan.retry.auto;
     let is_apart = plan.feeder().partition != plan.resources.partition;
-    if room.limit >= PLACES || elements == 0 || fits || is_apart {
+    if room.limit >= FEEDER_PLACES || elements == 0 || fits || is_apart {
         return Ok(());
     }
     let (name, limit) = (&plan.name, count(room.limit, "element"));
     let (path, kind) = (disk::named(&source.path), kind.word());
     Err(Fault::request(format!(
-        "{name} needs a feeder, which needs {PLACES} places in the queue (its own, one for a trial and one for the next feeder): \
+        "{name} needs a feeder, which needs {FEEDER_PLACES} places in the queue (its own, one for a trial and one for the next feeder): \
          {} allows {limit}",
         room.name
     ))

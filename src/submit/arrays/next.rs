@@ -9,10 +9,10 @@ use crate::cluster::scheduler::calls::Calls;
 use crate::cluster::scheduler::{Places, Room, Scheduler};
 use crate::plan::site::Site;
 use crate::submit::arrays::batch::{ArrayOptions, Submission};
-use crate::submit::arrays::due::{Due, Submitted};
+use crate::submit::arrays::due::{Demand, Due};
 use crate::submit::arrays::feeder;
 use crate::submit::arrays::mapping::{Mapped, Rules};
-use crate::submit::arrays::portion::{Choice, Portion};
+use crate::submit::arrays::portion::{Choice, FEEDER_PLACES, Portion};
 use crate::submit::arrays::wave::{self, Before, Waves};
 use crate::submit::grow::Todo;
 use crate::submit::learn::{self, Divided};
@@ -68,6 +68,8 @@ pub(crate) fn queue(
     (elements, missing): (u64, u64),
 ) -> Result<Queue> {
     let room = scheduler.room(calls, elements + missing, feeder::charged(source, site))?;
+    let tried = options.at_most.map(Room::tried);
+    let room = room.into_iter().chain(tried).min_by_key(Room::free);
     let room = room.map(|room| Room { kept: missing, ..room });
     let auto = source.plan.is_looked_after() || source.plan.learns();
     let is_short = room.as_ref().is_some_and(|room| elements + u64::from(auto) > room.free());
@@ -165,7 +167,7 @@ impl Submission<'_> {
         let (diff, site, mut notes) = (self.diff, self.site, Vec::new());
         let target = self.scheduler.facts().kind.word();
         let added = grow::added(&self.tree, source, diff)?.0;
-        let submitted = Submitted {
+        let submitted = Demand {
             planned: Planned::new(&self.tree, source, diff, &added)?,
             journal: &self.journal,
             again: &options.retry,
@@ -290,7 +292,7 @@ impl Submission<'_> {
         room: &Room,
         (todo, before, records): (&[Todo], &Before<'_>, &HashMap<u64, Record>),
     ) -> Result<()> {
-        if room.limit >= feeder::PLACES {
+        if room.limit >= FEEDER_PLACES {
             return Ok(());
         }
         let (tree, kind) = (&self.tree, self.scheduler.facts().kind);

@@ -11,6 +11,9 @@ use crate::submit::grow::Todo;
 use crate::sweep::tree::Tree;
 use crate::sweep::tree::records::Record;
 
+/// The places that a feeder needs at a time: its own, one for an element, and one for the next feeder.
+pub(crate) const FEEDER_PLACES: u64 = 3;
+
 /// Trials that have a place in the queue now.
 pub(crate) struct Portion {
     /// These, in the order of the sweep.

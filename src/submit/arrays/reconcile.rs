@@ -29,7 +29,7 @@ pub(in crate::submit) fn settle_all(
     tell: &mut impl FnMut(&str),
 ) -> Result<Vec<(Array, String)>> {
     let journal = Journal::read(tree)?;
-    if !journal.arrays.values().any(|standing| matches!(standing, Standing::Open { .. })) {
+    if !journal.has_open_call() {
         return Ok(Vec::new());
     }
     let scheduler = journal.scheduler();

@@ -727,7 +727,12 @@ impl Known<'_> {
             let state = Word::Ended(End::Cancelled, "CANCELLED".to_owned());
             return Some(Cow::Owned(Element { state, reason: String::new() }));
         }
-        known.map(Cow::Borrowed)
+        let known = known?;
+        if matches!(known.state, Word::Held(_)) && self.journal.is_held(array) {
+            let reason = "held until its submission is complete: submit again".to_owned();
+            return Some(Cow::Owned(Element { state: known.state.clone(), reason }));
+        }
+        Some(Cow::Borrowed(known))
     }
 
     /// Trials that are held, and trials that have ended and have a job that runs.

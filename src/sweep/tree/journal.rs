@@ -410,6 +410,16 @@ impl Journal {
         self.held.iter().filter_map(|&array| Some((array, self.job(array)?)))
     }
 
+    /// Whether an array is held until its submission is complete.
+    pub(crate) fn is_held(&self, array: u32) -> bool {
+        self.held.contains(&array)
+    }
+
+    /// Whether a call that may have submitted an array has no answer.
+    pub(crate) fn has_open_call(&self) -> bool {
+        self.arrays.values().any(|standing| matches!(standing, Standing::Open { .. }))
+    }
+
     /// Whether a trial was taken back from the array that had it.
     pub fn is_cancelled(&self, array: u32, trial: u64) -> bool {
         self.cancelled.get(&array).is_some_and(|trials| trials.has(trial))

@@ -110,7 +110,7 @@ PBS 20.0.1 cannot throttle arrays: they have 2 elements at most, and wait for ea
 array 1: 2 trials as job 0[].pbshead
 array 2: 2 trials as job 1[].pbshead, after 0[].pbshead
 array 3: 1 trial as job 2[].pbshead, after 1[].pbshead
-s: 5 trials submitted as 3 arrays (5 scheduler calls)
+s: 5 trials submitted as 3 arrays (6 scheduler calls)
 jobs: 0[].pbshead 1[].pbshead 2[].pbshead
 results: $WORLD/results/s
 next: hpcsweep status results/s
@@ -186,7 +186,7 @@ fn max_running_holds_over_all_arrays_and_submissions_of_a_sweep() {
 array 1: 1 trial as job 0[].pbshead
 array 2: 1 trial as job 1[].pbshead
 array 3: 1 trial as job 2[].pbshead, after 0[].pbshead, 1[].pbshead
-s: 3 trials submitted as 3 arrays (5 scheduler calls)
+s: 3 trials submitted as 3 arrays (6 scheduler calls)
 jobs: 0[].pbshead 1[].pbshead 2[].pbshead
 results: $WORLD/results/s
 next: hpcsweep status results/s
@@ -227,7 +227,7 @@ fn a_plan_that_grew_submits_what_is_new_behind_what_it_follows() {
 chains as jobs: 2 calls of qsub, 200 are allowed
 array 2: 1 trial as job 1.pbshead, after 0[].pbshead
 array 3: 1 trial as job 2.pbshead, after 1.pbshead
-s: 2 trials submitted as 2 arrays (4 scheduler calls); 1 trial submitted before
+s: 2 trials submitted as 2 arrays (5 scheduler calls); 1 trial submitted before
 jobs: 1.pbshead 2.pbshead
 results: $WORLD/results/s
 next: hpcsweep status results/s

@@ -44,7 +44,7 @@ fn only_what_the_plan_names_runs_again_and_only_so_often() {
         "\
 array 1: 5 trials as job 0[].pbshead
 feeder: job 1.pbshead, after 0[].pbshead
-s: 5 trials submitted as 1 array (4 scheduler calls); job 1.pbshead repeats what fails, by `[retry]`
+s: 5 trials submitted as 1 array (5 scheduler calls); job 1.pbshead repeats what fails, by `[retry]`
 jobs: 0[].pbshead
 results: $WORLD/results/s
 next: hpcsweep status results/s
@@ -443,7 +443,7 @@ fn a_repeat_that_was_never_submitted_does_not_count() {
     let rest = "exit_codes = { 75 = \"again\" }\n[grid]\na = [0, 1, 2, 3, 4, 5]\n";
     pbs.submit(&plan("0|1) [ $n = 2 ] || exit 75 ;;", rest), &[]).ok();
     for _ in 0..9 {
-        pbs.wait_idle();
+        pbs.wait_quiet();
         let _ = pbs.again(&[]);
     }
     pbs.wait_idle();

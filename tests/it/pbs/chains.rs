@@ -122,7 +122,7 @@ array 4: 1 trial as job 3.pbshead, after 2.pbshead
 array 5: 1 trial as job 4.pbshead, after 3.pbshead
 array 6: 1 trial as job 5.pbshead
 array 7: 1 trial as job 6.pbshead, after 5.pbshead
-s: 7 trials submitted as 7 arrays (9 scheduler calls)
+s: 7 trials submitted as 7 arrays (10 scheduler calls)
 jobs: 0[].pbshead 1.pbshead 2.pbshead 3.pbshead 4.pbshead 5.pbshead 6.pbshead
 results: $WORLD/results/s
 next: hpcsweep status results/s
@@ -139,7 +139,7 @@ array 1: 3 trials as job 0[].pbshead
 array 2: 2 trials as job 1[].pbshead, after 0[].pbshead
 array 3: 1 trial as job 2[].pbshead, after 1[].pbshead
 array 4: 1 trial as job 3[].pbshead, after 2[].pbshead
-s: 7 trials submitted as 4 arrays (6 scheduler calls)
+s: 7 trials submitted as 4 arrays (7 scheduler calls)
 jobs: 0[].pbshead 1[].pbshead 2[].pbshead 3[].pbshead
 results: $WORLD/results/s
 next: hpcsweep status results/s

@@ -128,9 +128,13 @@ fn calls(pbs: &Pbs) -> usize {
 }
 
 #[test]
-fn without_a_history_the_head_is_held_until_all_is_there() {
+fn the_head_is_held_until_all_is_there() {
+    [true, false].into_iter().for_each(held_until_all_is_there);
+}
+
+fn held_until_all_is_there(history: bool) {
     let mut pbs = pbs();
-    pbs.set("history", false);
+    pbs.set("history", history);
     pbs.world.write("events.calls", "");
     let first = "[ -s $EVENTS ] && echo early >>$EVENTS; echo \"$*\" >>$EVENTS.calls; real \"$@\"";
     wrap(&pbs.world, "qrls", first);
@@ -160,20 +164,42 @@ exit code 0
 
 #[test]
 fn killed_around_qrls_the_held_head_is_let_go_by_the_next_submission() {
-    for before in [true, false] {
+    for (history, before) in [(true, true), (true, false), (false, true), (false, false)] {
         let mut pbs = pbs();
-        pbs.set("history", false);
+        pbs.set("history", history);
         pbs.world.write("events.calls", "");
         wrap(&pbs.world, "qrls", &killer(1, before));
         assert_eq!(pbs.submit(&chain(), &["-q"]).code, 137);
         if before {
             assert_eq!(pbs.states()[0], ("0.pbshead".to_owned(), "H".to_owned()));
-            assert_eq!(pbs.standings()[0], "queued: held");
+            let held = "queued: held until its submission is complete: submit again";
+            assert_eq!(pbs.standings()[0], held);
+            let why = pbs.world.run(&["why", "0"]);
+            assert!(why.out.contains("submit again: this releases it"), "{}", why.whole());
         }
         pbs.again(&["-q"]).ok();
         pbs.wait_idle();
         assert_eq!(pbs.world.read("events"), "0\n1\n2\n");
         assert_eq!(calls(&pbs), 2);
+        assert_eq!(pbs.standings(), ["done"; 3]);
+    }
+}
+
+/// The second link is refused, so that nothing is left for the first to wait for.
+#[test]
+fn a_head_is_let_go_when_a_link_is_refused() {
+    for history in [true, false] {
+        let mut pbs = pbs();
+        pbs.set("history", history);
+        let refuses = "case \"$*\" in *depend=*) echo 'qsub: Unknown queue' >&2; exit 170;; esac; real \"$@\"";
+        wrap(&pbs.world, "qsub", refuses);
+        assert_eq!(pbs.submit(&chain(), &["-q"]).code, 3);
+        pbs.wait_idle();
+        assert_eq!(pbs.world.read("events"), "0\n", "history {history}");
+        std::fs::remove_file(pbs.world.path("bin/qsub")).unwrap();
+        pbs.again(&["-q"]).ok();
+        pbs.wait_idle();
+        assert_eq!(pbs.world.read("events"), "0\n1\n2\n", "history {history}");
         assert_eq!(pbs.standings(), ["done"; 3]);
     }
 }

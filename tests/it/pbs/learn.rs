@@ -53,7 +53,7 @@ fn the_others_ask_for_what_the_first_have_used() {
 2 trials to run first: 4 others to ask for what they use
 array 1: 2 trials as job 0[].pbshead
 feeder: job 1.pbshead, after 0[].pbshead
-s: 2 trials submitted as 1 array (4 scheduler calls); 4 trials follow when others have shown what they need (job 1.pbshead submits them)
+s: 2 trials submitted as 1 array (5 scheduler calls); 4 trials follow when others have shown what they need (job 1.pbshead submits them)
 jobs: 0[].pbshead
 results: $WORLD/results/s
 next: hpcsweep status results/s
@@ -163,7 +163,7 @@ fn a_feeder_that_is_killed_while_it_submits_doubles_nothing() {
             wrap(&pbs.world, "qsub", &killer(number, before));
             let ran = pbs.submit(&noted("", NOTED), &[]);
             assert_eq!(ran.code, if number == 3 { 137 } else { 0 }, "{}", ran.whole());
-            pbs.wait_idle();
+            pbs.wait_quiet();
             std::fs::remove_file(pbs.world.path("bin/qsub")).unwrap();
             pbs.again(&[]).ok();
             pbs.wait_idle();

@@ -86,7 +86,7 @@ max_queued of queue `workq` allows 5 elements: 4 trials now, 19 later, in about 
 array 1: 2 trials as job 0[].pbshead
 array 2: 2 trials as job 1[].pbshead
 feeder: job 2.pbshead, after 0[].pbshead
-s: 4 trials submitted as 2 arrays (6 scheduler calls); 19 trials follow when there is a place in the queue (job 2.pbshead submits them)
+s: 4 trials submitted as 2 arrays (7 scheduler calls); 19 trials follow when there is a place in the queue (job 2.pbshead submits them)
 jobs: 0[].pbshead 1[].pbshead
 results: $WORLD/results/s
 next: hpcsweep status results/s
@@ -553,6 +553,42 @@ fn a_limit_that_only_qsub_knows_is_named_with_the_key_that_sends_fewer() {
     pbs.submit(&plan(5, ""), &[]).ok();
     pbs.wait_idle();
     assert_eq!(pbs.standings(), ["done"; 5]);
+}
+
+/// What `qstat` hides is learnt from what `qsub` refuses, by each feeder again.
+#[test]
+fn a_limit_that_only_qsub_knows_makes_the_arrays_smaller() {
+    let mut pbs = that_takes(7);
+    wrap(&pbs.world, "qstat", "real \"$@\" | sed s/max_queued/hidden/");
+    let ran = pbs.submit(&plan(23, ""), &[]);
+    let said = "\
+array 1 was not submitted: `qsub` says: would exceed complex's per-user limit
+a smaller submission allows 11 elements: 10 trials now, 13 later, in about 3 further submissions
+array 2: 5 trials as job 1[].pbshead
+array 3 was not submitted: `qsub` says: would exceed complex's per-user limit
+feeder: job 3.pbshead, after 1[].pbshead
+";
+    assert!(ran.code == 0 && ran.err.starts_with(said), "{}", ran.whole());
+    pbs.set("scheduling", true);
+    pbs.wait_idle();
+    assert_eq!(pbs.standings(), ["done"; 23]);
+}
+
+/// Another user has eight of twelve places. The server's limit on each user is no narrower.
+#[test]
+fn a_limit_on_all_users_counts_the_jobs_of_others() {
+    let mut pbs = that_takes(12);
+    pbs.set("max_queued_all", 12);
+    pbs.world.call("qsub", &["-h", "-J", "0-7", "--", "/bin/true"]).ok();
+    let others = "real \"$@\" | sed '0,/\"Job_Owner\": *\"[^@]*/s//\"Job_Owner\":\"grace/'";
+    wrap(&pbs.world, "qstat", others);
+    let ran = pbs.submit(&plan(11, ""), &[]);
+    let said = "max_queued of queue `workq`, of all users, allows 12 elements, 8 are in the queue: 3 trials now, 8 later, in about ";
+    assert!(ran.err.starts_with(said), "{}", ran.whole());
+    pbs.set("scheduling", true);
+    wait_until("all have run", || {
+        pbs.world.exists("results/s/ran") && pbs.world.read("results/s/ran").lines().count() == 11
+    });
 }
 
 #[test]

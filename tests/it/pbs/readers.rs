@@ -155,16 +155,16 @@ fn a_server_tells_its_limits() {
         (plain.default_queue.as_deref(), plain.max_array_size),
         (Some("workq"), Some(10_000))
     );
-    assert_eq!((plain.max_queued, plain.max_walltime_s), (None, None));
+    assert_eq!((plain.max_queued.least(), plain.max_walltime_s), (None, None));
     for text in [case!("server-history-unset.json"), case!("server-history-false.json")] {
         assert!(!server(text, "user1").unwrap().history);
     }
     let one = server(case!("server-max_queued-one.json"), "user1").unwrap();
-    assert_eq!(one.max_queued, Some(50));
+    assert_eq!(one.max_queued.least(), Some(50));
     // Each limit on a line of its own, under one key. The user's own number counts, else the general one.
     let limits = |user: &str| server(case!("server-limits.json"), user).unwrap();
-    assert_eq!(limits("user1").max_queued, Some(50));
-    assert_eq!(limits("user2").max_queued, Some(100));
+    assert_eq!(limits("user1").max_queued.least(), Some(50));
+    assert_eq!(limits("user2").max_queued.least(), Some(100));
     assert_eq!(limits("user1").max_array_size, Some(5000));
     assert_eq!(limits("user1").max_walltime_s, Some(48 * 3600));
 }
@@ -204,7 +204,7 @@ fn queues_tell_theirs() {
         ]
     );
     let limited = queues(case!("queue-res-limits.json"), "user1").unwrap();
-    assert_eq!((limited[0].max_queued, limited[0].max_walltime_s), (Some(6), Some(3600)));
+    assert_eq!((limited[0].max_queued.least(), limited[0].max_walltime_s), (Some(6), Some(3600)));
     let stopped = queues(case!("queue-route-stopped.json"), "user1").unwrap();
     assert!(stopped[0].enabled && !stopped[0].started);
 }

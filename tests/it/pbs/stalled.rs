@@ -37,32 +37,60 @@ fn check(pbs: &Pbs) {
     }
 }
 
-/// The second link of the first chain is submitted after PBS has released the jobs that wait for the first link, and
-/// before the first link is history.
+/// A call of qsub for a job that depends on this one waits for what the code waits for.
+fn slow(pbs: &Pbs, head: &str, code: &str) {
+    let head = head.replace("[]", "'[]'");
+    let late = format!("case \"$*\" in *depend=afterany:{head}*) {code} ;; esac; real \"$@\"");
+    wrap(&pbs.world, "qsub", &late);
+}
+
+/// What waits until a job, or each element of an array of one, has ended, or until that job is held.
+fn until_ended(head: &str) -> String {
+    format!("until qstat -x -f '{head}' | grep -qE 'job_state = (E|H)|Expired:1'; do :; done")
+}
+
+/// `qsub` takes as long as the head needs to end, if it may begin.
+#[test]
+fn with_a_slow_qsub_no_link_is_registered_too_late() {
+    for (chains, head) in [("jobs", "0.pbshead"), ("barrier", "0[].pbshead")] {
+        let mut pbs = pbs();
+        pbs.set("ends_late", 600);
+        slow(&pbs, head, &until_ended(head));
+        let chains = format!("[schedule]\nchains = \"{chains}\"\n");
+        pbs.submit(&plan(&chains).replace(", \"b\"", ""), &["-q"]).ok();
+        wait_until("all have run", || pbs.world.read("events").lines().count() == 3);
+        pbs.set("ends_late", 0);
+        pbs.wait_idle();
+        assert_eq!(pbs.standings(), ["done"; 3]);
+    }
+}
+
+/// A chain of two grows by a link, which is submitted after PBS has released the jobs that wait for the second one, and before
+/// that one is history.
 fn registered_too_late(chains: &str, jobs: [&str; 2]) {
     let mut pbs = pbs();
+    let [parent, link] = jobs;
+    let chain = |n: &str| {
+        let plan = plan(&format!("[schedule]\nchains = \"{chains}\"\n"));
+        let code = "[ $HPCSWEEP_TRIAL != 1 ] || until [ -e $EVENTS.go ]; do sleep 0.01; done; echo";
+        plan.replace(", \"b\"", "").replace("[0, 1, 2]", n).replace("echo", code)
+    };
+    pbs.submit(&chain("[0, 1]"), &["-q"]).ok();
+    wait_until("the first has ended", || pbs.world.read("events") == "0\n");
     pbs.set("ends_late", 600);
-    let [head, link] = jobs;
-    // All of its two elements have ended, or it has as a plain job.
-    let late = format!(
-        "case \"$*\" in *depend=afterany:{}*) \
-         until qstat -x -f '{head}' | grep -qE 'job_state = E|Expired:2'; do :; done ;; esac; real \"$@\"",
-        head.replace("[]", "'[]'")
-    );
-    wrap(&pbs.world, "qsub", &late);
-    pbs.submit(&plan(&format!("[schedule]\nchains = \"{chains}\"\n")), &["-q"]).ok();
+    slow(&pbs, parent, &format!(": >$EVENTS.go; {}", until_ended(parent).replace("(E|H)", "E")));
+    pbs.submit(&chain("[0, 1, 2]"), &["-q"]).ok();
     pbs.set("ends_late", 0);
     let state = |id: &str| pbs.jobs()[id]["job_state"].clone();
-    wait_until("the head is history", || state(head) == "F");
+    wait_until("the job before is history", || state(parent) == "F");
     assert_eq!(state(link), "H");
-    let standings = pbs.standings();
-    assert_eq!(standings[0], "done");
-    assert_eq!(standings[1], "queued: waits for a job that has ended: submit again");
-    assert_eq!(standings[2], "queued: waits for another job");
+    let waits = "queued: waits for a job that has ended: submit again";
+    assert_eq!(pbs.standings(), ["done", "done", waits]);
     let ran = pbs.again(&[]);
     let said = format!("job {link}: it waited for a job that has ended, and goes on\n");
     assert!(ran.err.contains(&said), "{}", ran.whole());
-    check(&pbs);
+    pbs.wait_idle();
+    assert_eq!(pbs.world.read("events"), "0\n1\n2\n");
     // No job is left to be released.
     let ran = pbs.again(&[]);
     assert!(!ran.err.contains("goes on"), "{}", ran.whole());
@@ -70,12 +98,12 @@ fn registered_too_late(chains: &str, jobs: [&str; 2]) {
 
 #[test]
 fn a_job_registered_too_late_is_named_and_let_go_by_the_next_submission() {
-    registered_too_late("jobs", ["0.pbshead", "1.pbshead"]);
+    registered_too_late("jobs", ["1.pbshead", "2[].pbshead"]);
 }
 
 #[test]
 fn an_array_registered_too_late_is_named_and_let_go_by_the_next_submission() {
-    registered_too_late("barrier", ["0[].pbshead", "1[].pbshead"]);
+    registered_too_late("barrier", ["1[].pbshead", "2[].pbshead"]);
 }
 
 /// A routing queue before one that holds so many elements.

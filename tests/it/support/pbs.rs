@@ -148,6 +148,13 @@ impl Pbs {
         wait_until("PBS is idle", || self.jobs().values().all(|job| job["job_state"] == "F"));
     }
 
+    /// Waits until no job is queued, running or begun. A submission that was killed leaves jobs held.
+    #[track_caller]
+    pub(crate) fn wait_quiet(&self) {
+        let is_quiet = |(_, state): &(String, String)| matches!(state.as_str(), "F" | "H");
+        wait_until("PBS runs nothing", || self.states().iter().all(is_quiet));
+    }
+
     /// The states of all jobs in the order of their submission, without their elements.
     pub(crate) fn states(&self) -> Vec<(String, String)> {
         let whole = |id: &&String| {

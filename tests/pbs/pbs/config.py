@@ -60,6 +60,8 @@ class Config:
     routes_dependents: bool = False
     max_array_size: Optional[int] = 10000
     max_queued: Optional[int] = None
+    # Of all users together.
+    max_queued_all: Optional[int] = None
     version: str = "23.06.06"
     flavour: str = "openpbs"
     json: str = "old"

@@ -72,9 +72,9 @@ class Server:
             raise Refusal(QUEUE_NOT_ENABLED)
         return queue
 
-    def _queued_of(self, user: str, queue: Optional[str]) -> int:
-        """How many elements of a user are not at their end."""
-        jobs = [job for job in self.jobs.values() if not job.is_finished and job.owner.user == user]
+    def _queued_of(self, user: Optional[str], queue: Optional[str]) -> int:
+        """How many elements of a user, or of all users, are not at their end."""
+        jobs = [job for job in self.jobs.values() if not job.is_finished and user in (None, job.owner.user)]
         return sum(
             len(job.elements) - len(job.in_state(EXPIRED, FINISHED))
             for job in jobs
@@ -104,6 +104,9 @@ class Server:
         limit = self.config.max_queued
         if limit is not None and self._queued_of(user, None) + count > limit:
             raise Refusal(OVER_LIMIT, "would exceed complex's per-user limit")
+        limit = self.config.max_queued_all
+        if limit is not None and self._queued_of(None, None) + count > limit:
+            raise Refusal(OVER_LIMIT, "Maximum number of jobs already in queue")
         if self._is_over_limit(user, count, queue):
             # Whatever the queue is called.
             raise Refusal(OVER_LIMIT, "would exceed queue generic's per-user limit")

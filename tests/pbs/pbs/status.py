@@ -239,8 +239,8 @@ def of_queue(server: Server, queue: Queue) -> Attributes:
     return [(name, value) for name, value in found if value is not None]
 
 
-def _limit(count: Optional[int]) -> Optional[str]:
-    return None if count is None else f"[u:PBS_GENERIC={count}]"
+def _limit(count: Optional[int], whose: str = "u:PBS_GENERIC") -> Optional[str]:
+    return None if count is None else f"[{whose}={count}]"
 
 
 def of_server(server: Server) -> Attributes:
@@ -251,6 +251,7 @@ def of_server(server: Server) -> Attributes:
         ("server_host", ids.SERVER),
         ("scheduling", str(config.scheduling)),
         ("max_queued", _limit(config.max_queued)),
+        ("max_queued", _limit(config.max_queued_all, "o:PBS_ALL")),
         ("total_jobs", len(server.jobs)),
         ("state_count", _state_count(server, None)),
         ("acl_host_enable", "False"),

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::commands;
 use super::jobs::Job;
-use super::server::{self as words, Queue, Server, Way};
+use super::server::{self as words, MaxQueued, Queue, Server, Way};
 use crate::base::fault::Fault;
 use crate::base::host::vars::user_name;
 use crate::base::units::walltime_text;
@@ -21,8 +21,8 @@ use crate::plan::site::{Ask, Site};
 pub(super) struct Read {
     /// In the terms of all schedulers.
     pub(super) limits: Limits,
-    /// The least of the limits on this user's queued elements.
-    queued: Option<Queued>,
+    /// The limits on queued elements.
+    queued: Vec<Queued>,
     /// The limits that shape the arrays in a way that users may not expect, in words.
     pub(super) notes: Vec<String>,
     /// Whether a queue of the plan hands jobs on to others.
@@ -56,8 +56,8 @@ impl Read {
     /// Adds what binds jobs in a queue of the plan.
     fn queue(
         &mut self,
-        queue: &Queue,
-        way: &Way,
+        (queue, way): (&Queue, &Way),
+        server: MaxQueued,
         wanted: &Wanted<'_>,
         site: &Site,
     ) -> Result<(), Fault> {
@@ -78,12 +78,13 @@ impl Read {
         let size = least(own.max_array_size.or(way.max_array_size), way.max_queued);
         self.limits.max_array_size = least(self.limits.max_array_size, size);
         self.limits.max_walltime_s = least(self.limits.max_walltime_s, way.max_walltime_s);
-        if let Some(limit) = own.max_submit_jobs.or(way.max_queued)
-            && self.queued.as_ref().is_none_or(|queued| limit < queued.limit)
-        {
-            let is_own = own.max_submit_jobs.is_none() && queue.max_queued == Some(limit);
-            let (name, queue) = (name.clone(), is_own.then(|| name.clone()));
-            self.queued = Some(Queued { limit, name, queue });
+        let whole = match own.max_submit_jobs {
+            Some(limit) => MaxQueued { own: Some(limit), all: None },
+            None => server,
+        };
+        self.queued.extend(Queued::of(whole, name, None));
+        if own.max_submit_jobs.is_none() {
+            self.queued.extend(Queued::of(queue.max_queued, name, Some(name)));
         }
         Ok(())
     }
@@ -121,22 +122,21 @@ impl Read {
         Ok(())
     }
 
-    /// The places that are left for elements of this user, where a limit is known.
+    /// The places under the limit that leaves the fewest for elements of this user, where a limit is known.
     ///
     /// # Errors
     /// When the server does not say which jobs there are.
     pub(super) fn room(&self, calls: &mut Calls, elements: u64) -> Result<Option<Room>> {
-        let Some(queued) = self.queued.as_ref().filter(|_| elements > 0) else { return Ok(None) };
+        if self.queued.is_empty() || elements == 0 {
+            return Ok(None);
+        }
         let user = user_name();
         let jobs = commands::ask(calls, &commands::all(false))?;
-        let is_here = |job: &&Job| queued.queue.as_ref().is_none_or(|queue| *queue == job.queue);
-        let taken = jobs.iter().filter(|job| job.owner == user).filter(is_here).map(Job::places);
-        let name = format!("max_queued of queue `{}`", queued.name);
-        Ok(Some(Room { name, limit: queued.limit, taken: taken.sum(), kept: 0 }))
+        Ok(self.queued.iter().map(|queued| queued.room(&jobs, &user)).min_by_key(Room::free))
     }
 }
 
-/// A limit on the elements of this user that wait or run.
+/// A limit on the elements that wait or run.
 #[derive(Debug)]
 struct Queued {
     limit: u64,
@@ -144,6 +144,31 @@ struct Queued {
     name: String,
     /// The only queue whose elements count; `None`: those of all queues.
     queue: Option<String>,
+    /// Whether the elements of all users count.
+    is_of_all: bool,
+}
+
+impl Queued {
+    /// The limits for a queue of the plan, as far as there are any.
+    fn of(max: MaxQueued, name: &str, queue: Option<&String>) -> impl Iterator<Item = Self> {
+        let one = move |limit: Option<u64>, is_of_all: bool| {
+            let (name, queue) = (name.to_owned(), queue.cloned());
+            limit.map(|limit| Self { limit, name, queue, is_of_all })
+        };
+        one(max.own, false).into_iter().chain(one(max.all, true))
+    }
+
+    /// The places under it, beside these jobs.
+    fn room(&self, jobs: &[Job], user: &str) -> Room {
+        let counts = |job: &&Job| {
+            (self.is_of_all || job.owner == user)
+                && self.queue.as_ref().is_none_or(|queue| *queue == job.queue)
+        };
+        let taken = jobs.iter().filter(counts).map(Job::places).sum();
+        let of = if self.is_of_all { ", of all users," } else { "" };
+        let name = format!("max_queued of queue `{}`{of}", self.name);
+        Room { name, limit: self.limit, taken, kept: 0 }
+    }
 }
 
 /// Asks the server and its queues, and checks that the plan's queues take it.
@@ -166,13 +191,13 @@ pub(super) fn read(calls: &mut Calls, wanted: &Wanted<'_>, site: &Site) -> Resul
         let way = words::way(&server, &queues, &name);
         check(&way, &name, wanted, site, &server)?;
         check_ends(&words::ends(&queues, &name), &name, wanted, site, &server)?;
-        read.queue(queue, &way, wanted, site)?;
+        read.queue((queue, &way), server.max_queued, wanted, site)?;
     }
     if wanted.requests.iter().any(|r| r.qos.is_some()) {
         read.notes.push("PBS has no `qos`: it is left out".to_owned());
     }
     read.limits.max_array_size = read.limits.max_array_size.or(Some(10_000));
-    read.limits.max_submit_jobs = read.queued.as_ref().map(|queued| queued.limit);
+    read.limits.max_submit_jobs = read.queued.iter().map(|queued| queued.limit).min();
     Ok(read)
 }
 

@@ -108,9 +108,10 @@ impl Scheduler for Pbs {
         self.said.places(calls)
     }
 
-    /// A routing queue does not hand on what is held, while what waits for it takes the places behind.
+    /// A job that is registered while one that it waits for ends is deleted, or waits for ever. A routing queue does not hand
+    /// on what is held, while what waits for it takes the places behind.
     fn holds(&self) -> bool {
-        !self.said.keeps_jobs && !self.said.routes
+        !self.said.routes
     }
 
     fn deletes_dependents(&self) -> bool {

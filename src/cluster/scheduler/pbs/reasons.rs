@@ -3,7 +3,7 @@
 use crate::cluster::scheduler::Wait;
 
 /// Parts of comments, in lower case, in the order in which they are looked for.
-const COMMENTS: [(&str, &str, &str); 28] = [
+const COMMENTS: [(&str, &str, &str); 29] = [
     (
         "can never run",
         "nothing in this cluster has what it asks for, so it never starts",
@@ -110,6 +110,11 @@ const COMMENTS: [(&str, &str, &str); 28] = [
         "the job that it waits for has ended, and PBS did not notice",
         "submit again: this releases it",
     ),
+    (
+        "held until its submission is complete",
+        "its submission has not submitted all jobs that wait for it yet, or was stopped",
+        "if no `submit` is at work, submit again: this releases it",
+    ),
     ("job array held", "it is held, by its user or an operator", "`hpcsweep release`"),
     ("waits for another job", "it waits for another job, as later links of a chain do", "wait"),
 ];
@@ -166,6 +171,7 @@ mod tests {
             ("Job is requesting an exclusive node and node is in use", "whole nodes"),
             ("Not Running: Can't fit in the largest placement set", "near each other"),
             ("waits for another job", "links of a chain"),
+            ("held until its submission is complete: submit again", "was stopped"),
             ("held", "held by its user"),
         ] {
             let wait = explain(comment).unwrap_or_else(|| panic!("{comment}"));

@@ -7,6 +7,22 @@ use super::json;
 use crate::base::units;
 use crate::base::words::count;
 
+/// The most elements that may wait or run; `None` where nothing limits them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MaxQueued {
+    /// Those of this user.
+    pub own: Option<u64>,
+    /// Those of all users together.
+    pub all: Option<u64>,
+}
+
+impl MaxQueued {
+    /// The most elements that this user may have if nobody else has any.
+    pub fn least(self) -> Option<u64> {
+        self.own.into_iter().chain(self.all).min()
+    }
+}
+
 /// A server's limits and defaults; `None` where it sets none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Server {
@@ -20,8 +36,8 @@ pub struct Server {
     pub history: bool,
     /// For how many seconds, where that is not the usual two weeks.
     pub(crate) history_s: Option<u64>,
-    /// Most elements that one user, or all users together, may have queued.
-    pub max_queued: Option<u64>,
+    /// Most elements that may be queued.
+    pub max_queued: MaxQueued,
     /// Longest walltime of a job.
     pub max_walltime_s: Option<u64>,
 }
@@ -35,8 +51,8 @@ pub struct Queue {
     pub(crate) destinations: Option<Vec<String>>,
     /// Most elements of an array.
     pub(crate) max_array_size: Option<u64>,
-    /// Most elements that one user, or all users together, may have in it.
-    pub max_queued: Option<u64>,
+    /// Most elements that may be in it.
+    pub max_queued: MaxQueued,
     /// Longest walltime of a job.
     pub max_walltime_s: Option<u64>,
     /// Whether it takes jobs.
@@ -150,10 +166,10 @@ fn walltime(text: &str) -> Option<u64> {
     text.parse().ok().or_else(|| units::parse_walltime(text))
 }
 
-/// The least of the limits that bind this user: `[u:name=N]`, else `[u:PBS_GENERIC=N]`; and
-/// `[o:PBS_ALL=N]`. Those of groups and projects are left to the server.
-fn max_queued(node: &Value, user: &str) -> Option<u64> {
-    let text = json::text(node, "max_queued")?;
+/// The limits that bind this user: `[u:name=N]`, else `[u:PBS_GENERIC=N]`; and `[o:PBS_ALL=N]`. Those of groups and projects
+/// are left to the server: users cannot ask it for the group of a job.
+fn max_queued(node: &Value, user: &str) -> MaxQueued {
+    let text = json::text(node, "max_queued").unwrap_or_default();
     let item = |item: &str| {
         let item = item.replace(['[', ']', '"'], "");
         let (who, n) = item.trim().split_once('=')?;
@@ -162,7 +178,7 @@ fn max_queued(node: &Value, user: &str) -> Option<u64> {
     let all: Vec<(String, u64)> = text.split(',').filter_map(item).collect();
     let of = |who: String| all.iter().find(|(name, _)| *name == who).map(|(_, n)| *n);
     let own = of(format!("u:{user}")).or_else(|| of("u:PBS_GENERIC".to_owned()));
-    own.into_iter().chain(of("o:PBS_ALL".to_owned())).min()
+    MaxQueued { own, all: of("o:PBS_ALL".to_owned()) }
 }
 
 impl Server {
@@ -206,7 +222,7 @@ pub fn way(server: &Server, queues: &[Queue], name: &str) -> Way {
     let Some(queue) = find(name) else { return Way::default() };
     let mut way = Way {
         max_array_size: least(server.max_array_size, queue.max_array_size),
-        max_queued: least(server.max_queued, queue.max_queued),
+        max_queued: least(server.max_queued.least(), queue.max_queued.least()),
         max_walltime_s: least(server.max_walltime_s, queue.max_walltime_s),
         width: None,
     };
@@ -222,7 +238,7 @@ pub fn way(server: &Server, queues: &[Queue], name: &str) -> Way {
         };
         way.max_array_size = least(way.max_array_size, most(|q| q.max_array_size));
         way.max_walltime_s = least(way.max_walltime_s, most(|q| q.max_walltime_s));
-        way.width = most(|q| q.max_queued);
+        way.width = most(|q| q.max_queued.least());
     }
     way
 }
@@ -260,11 +276,11 @@ mod tests {
                 max_array_size: Some(5000),
                 history: true,
                 history_s: None,
-                max_queued: Some(50),
+                max_queued: MaxQueued { own: Some(50), all: Some(300) },
                 max_walltime_s: Some(48 * 3600),
             }
         );
-        assert_eq!(of("other").max_queued, Some(100));
+        assert_eq!(of("other").max_queued.least(), Some(100));
         assert!(server("{}", "x").is_err());
     }
 
