@@ -26,7 +26,7 @@ use crate::submit::learn;
 use crate::submit::local::gpus::Devices;
 use crate::submit::pilots::{self, Ask, deal, hands};
 use crate::submit::preview::Hours;
-use crate::submit::todo::{self, Holdings, Planned};
+use crate::submit::todo::{self, Decided, Holdings, Planned};
 use crate::submit::{local, retry, snapshot};
 use crate::sweep::status::{self, Status};
 use crate::sweep::tree::journal::Journal;
@@ -205,9 +205,7 @@ pub(crate) fn of(
         How::Local(_) => {
             let planned = Planned::new(&all.tree, source, &diff, added)?;
             let journal = Journal::read(&all.tree)?;
-            let decided = local::decide(planned, &status.records, &journal, again)?;
-            all.notes.extend(decided.note(again, source.author()));
-            decided.runs()
+            local::decide(planned, &status.records, &journal, again)?.runs()
         }
         How::Arrays(kind, options) => {
             let tree = all.tree.clone();
@@ -418,9 +416,8 @@ impl Now<'_> {
         let mut due = Due::find(&submitted, kind.word(), &mut waves, &mut all.notes)?;
         due.look_behind(&submitted, &waves, records, &mut all.notes)?;
         let before = Before::new(&waves, &journal, &due.retried.busy);
-        let (decided, taken) = due.decide(&submitted, (&waves, &before), records)?;
-        all.notes.extend(decided.note(self.again, self.source.author()));
-        let mut todo = decided.todo;
+        let (Decided { mut todo, .. }, taken) =
+            due.decide(&submitted, (&waves, &before), records)?;
         let ended = self.status.trials().filter(|(_, standing)| standing.state.is_final());
         let ended: HashSet<u64> = ended.map(|(row, _)| row.id).collect();
         if self.source.plan.learns() {
@@ -568,9 +565,7 @@ impl Now<'_> {
             ..Holdings::default()
         };
         let planned = Planned::new(&all.tree, self.source, self.diff, self.added)?;
-        let decided = todo::decide(planned, self.again, records, &taken)?;
-        all.notes.extend(decided.note(self.again, self.source.author()));
-        let todo = decided.todo;
+        let todo = todo::decide(planned, self.again, records, &taken)?.todo;
         let units: HashSet<u64> = todo.iter().map(|todo| todo.chain).collect();
         let units = units.len() as u64;
         let pilots = kind.map(|_| {

@@ -2,6 +2,7 @@
 
 mod calls;
 mod clusters;
+mod decided;
 mod personal;
 mod rehearsal;
 mod retry;

@@ -1,6 +1,7 @@
 //! How many calls that name a path a command makes on the results tree: on a shared file system each is a request to a
 //! server that everybody waits for.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::support::slurm::slurm;
@@ -51,6 +52,26 @@ fn a_worker_makes_at_most_thirty_calls_on_the_tree_whatever_was_submitted_before
     }
     let states = world.column("state");
     assert_eq!(states.iter().filter(|state| *state == "\"done\"").count(), 4, "{states:?}");
+}
+
+#[test]
+fn a_submission_reads_each_file_of_the_tables_once_under_its_lock() {
+    let mut world = slurm();
+    for trials in 1..=10 {
+        world.write("plan.toml", &plan(trials));
+        world.run(&["submit", "plan.toml", "--slurm", "-q"]).ok();
+    }
+    world.write("plan.toml", &plan(11));
+    let calls = calls_of(&mut world, &["submit", "plan.toml", "--slurm", "-q"]);
+    let mut opened: BTreeMap<&str, u32> = BTreeMap::new();
+    for call in calls.lines().filter(|call| call.contains("openat(") && call.contains("/trials/")) {
+        let name = call.split('"').nth(1).unwrap_or_default();
+        *opened.entry(name).or_default() += 1;
+    }
+    // A first look may come before the lock is taken.
+    let often: Vec<_> = opened.iter().filter(|(_, times)| **times > 2).collect();
+    assert!(often.is_empty(), "{often:#?}");
+    assert!(opened.len() > 30, "{opened:#?}");
 }
 
 #[test]
