@@ -20,6 +20,7 @@ mod launch;
 mod logs;
 mod merge;
 mod metrics;
+mod next;
 mod out;
 mod plan;
 mod plot;

@@ -8,12 +8,13 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::logs::output::Output;
+use super::next::{self, Unnamed};
 use super::out::aligned;
 use super::select::{Named, Select};
 use super::{Context, logs, sweeps};
-use crate::answers::collect::{self, unread_words};
+use crate::answers::collect::unread_words;
 use crate::base::cause::{group, log};
-use crate::base::words::{count, duration, sh_quote};
+use crate::base::words::{count, duration};
 use crate::submit::arrays::wave::Waves;
 use crate::sweep::standing::{Standing, State};
 use crate::sweep::status::folders::OtherFolder;
@@ -181,15 +182,6 @@ fn trial(status: &Status, row: &Row, standing: &Standing) -> serde_json::Value {
 /// The most groups of failures that are shown.
 const MOST_GROUPS: usize = 10;
 
-/// Which commands mean a sweep though they do not name it.
-#[derive(Clone, Copy)]
-struct Unnamed {
-    /// Those that only show something.
-    shows: bool,
-    /// Those that write a file.
-    writes: bool,
-}
-
 fn people(status: &Status, args: &Args, of: Option<usize>, unnamed: Unnamed) -> String {
     let shown = status.rows.len() as u64;
     let total = count(of.map_or(shown, |all| all as u64), "trial");
@@ -218,7 +210,7 @@ fn people(status: &Status, args: &Args, of: Option<usize>, unnamed: Unnamed) -> 
     text.push_str(&doubtful(status));
     text.push_str(&unused(&status.idle_gpus()));
     if of.is_none() {
-        text.push_str(&results(status, unnamed));
+        text.push_str(&next::results(status, unnamed));
     }
     if args.chains {
         text.push('\n');
@@ -322,37 +314,6 @@ fn owed(status: &Status) -> String {
             command.unwrap_or("the same `hpcsweep submit`")
         ),
     }
-}
-
-/// The commands that show the results of a sweep that is over. Nothing where it goes on, or has no results.
-fn results(status: &Status, unnamed: Unnamed) -> String {
-    let may_go_on = status.standings.iter().any(|standing| !standing.state.is_final());
-    let is_left = status.unsubmitted > 0 || !status.undecided.is_empty();
-    if may_go_on || is_left || status.feeder.is_some() || status.lacks_agents {
-        return String::new();
-    }
-    let done = status.trials().filter(|(_, standing)| standing.state == State::Done);
-    let done: Vec<u64> = done.map(|(row, _)| row.id).collect();
-    let named = format!(" {}", status.tree.named());
-    let sweep = |is_unnamed: bool| if is_unnamed { "" } else { named.as_str() };
-    let Some(first) = done.first() else { return String::new() };
-    let mut commands = vec![format!("hpcsweep collect{}", sweep(unnamed.shows))];
-    if let Some((metric, goal)) = metric(status, *first).filter(|_| done.len() > 1) {
-        let metric = sh_quote(&metric);
-        commands.push(format!("hpcsweep best{} --metric {metric} --{goal}", sweep(unnamed.shows)));
-    }
-    commands.push(format!("hpcsweep report{}", sweep(unnamed.writes)));
-    format!("for the results: {}\n", commands.join("; "))
-}
-
-/// The metric by which trials may be compared, by what one of them has reported, and what is best.
-fn metric(status: &Status, trial: u64) -> Option<(String, &'static str)> {
-    let (record, _) = records::of_trial(&status.tree, trial).ok()?;
-    let metrics = collect::metrics_of(&status.tree, &record).ok()?;
-    let numbers = metrics.iter().filter(|(_, value)| value.is_number());
-    let names: Vec<&str> = numbers.map(|(name, _)| name.as_str()).collect();
-    let (name, is_max) = collect::assumed(&names)?;
-    Some((name.to_owned(), if is_max { "max" } else { "min" }))
 }
 
 /// How a sweep goes on that is left to agents, where none is at work.

@@ -14,7 +14,7 @@ use super::metrics::CurveStatistics;
 use super::out::aligned;
 use super::select::{Named, Select};
 use super::sibling::become_worker;
-use super::{Context, sweeps};
+use super::{Context, next, sweeps};
 use crate::answers::collect::attempts::Attempts;
 use crate::answers::collect::columns::Column;
 use crate::answers::collect::sheet::{Form, Line, Sheet};
@@ -565,7 +565,9 @@ fn records(args: &Args, context: &Context) -> Result<u8> {
 /// After a local run: the table where it is short, and whether all went well.
 pub(super) fn after_local(tree: &Tree, diff: &Diff, context: &Context) -> Result<u8> {
     let (tree, identity) = Tree::open(tree.dir())?;
-    let table = collect::collect(vec![crate::sweep::status::read(tree, identity, None)?])?;
+    let status = crate::sweep::status::read(tree, identity, None)?;
+    let next = next::after(&status, context);
+    let table = collect::collect(vec![status])?;
     // Trials that an earlier plan added and this one no longer has are neither shown nor counted.
     let rows: Vec<usize> =
         (0..table.rows.len()).filter(|&i| diff.has(table.rows[i].trial)).collect();
@@ -576,6 +578,7 @@ pub(super) fn after_local(tree: &Tree, diff: &Diff, context: &Context) -> Result
     } else {
         context.out.say(&format!("the table: hpcsweep collect {}", table.named()));
     }
+    next.lines().for_each(|line| context.out.say(line));
     Ok(tell(&table.sources, context).max(u8::from(bad > 0)))
 }
 
