@@ -81,6 +81,60 @@ def _check(form: str) -> str:
     return form
 
 
+def best(
+    *sweeps: Any,
+    metric: str,
+    mode: str,
+    n: int = 1,
+    where: Optional[str] = None,
+    over: Names = None,
+    by: Names = None
+) -> List[Dict[str, Any]]:
+    """The best settings by a metric, averaged over seeds and folds, as `hpcsweep best` finds them: of each its `setting`, `mean`,
+    `interval`, `n`, `failed`, and whether it `is_tied` with the best one.
+
+    mode: "min" or "max". n: how many settings. where: only trials for which an expression holds. over: the parameters to average
+    over; by: those that make a setting.
+    """
+    args = ["best", *_of(sweeps, where, over, by), "--metric=" + metric, _mode(mode), "--top=%d" % n]
+    return [numbers(line) for line in _lines(args + ["--json"])]
+
+
+def compare(
+    one: Any,
+    other: Any,
+    *sweeps: Any,
+    metric: str,
+    over: Names = None,
+    by: Names = None
+) -> Dict[str, Any]:
+    """Two settings ("lr=0.1"), sweeps or sets of trials ("0-4") side by side, as `hpcsweep compare` shows them: difference,
+    interval, tests and cost."""
+    args = ["compare", str(one), str(other), *_of(sweeps, None, over, by), "--metric=" + metric, "--json"]
+    return dict(numbers(_lines(args)[0]))
+
+
+def effects(*sweeps: Any, metric: str, mode: str, where: Optional[str] = None, over: Names = None) -> Dict[str, Any]:
+    """Which parameters matter for a metric, and which value of each is best, as `hpcsweep effects` finds it."""
+    args = ["effects", *_of(sweeps, where, over, None), "--metric=" + metric, _mode(mode), "--json"]
+    return dict(numbers(_lines(args)[0]))
+
+
+def _mode(mode: str) -> str:
+    if mode not in ("min", "max"):
+        raise ValueError('mode must be "min" or "max", not %r' % (mode,))
+    return "--" + mode
+
+
+def _of(sweeps: Any, where: Optional[str], over: Names, by: Names) -> List[str]:
+    """The sweeps, and what of them is asked for."""
+    args = [] if where is None else ["--where=" + where]
+    for option, names in (("--over", over), ("--by", by)):
+        if names is not None:
+            args.append("%s=%s" % (option, names if isinstance(names, str) else ",".join(names)))
+    return args + [str(sweep) for sweep in sweeps]
+
+
 def _args(sweeps: Any, where: Any, columns: Names, sort: Names, planned: bool, offline: bool) -> List[str]:
     args = ["collect"]
     if where is not None:

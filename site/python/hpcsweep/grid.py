@@ -41,7 +41,7 @@ class Axis:
         self.lost = []  # type: List[Any]
         for value in self.values:
             held = _held(name, value)
-            self.names_objects |= not _fits(_plain_of(value))
+            self.names_objects |= not fits(_plain_of(value))
             wire = _wire(held)
             read = numbers(_plain(held))
             if not _is_same(read, value):
@@ -131,7 +131,7 @@ class Grid:
     def toml(self) -> str:
         """As a table of the plan."""
         lines = ["%s = [%s]" % (_toml_key(axis.name), ", ".join(axis.texts)) for axis in self.axes]
-        return "[grid]\n" + "".join(line + "\n" for line in lines)
+        return "" if not lines else "[grid]\n" + "".join(line + "\n" for line in lines)
 
     def devices(self) -> List[Any]:
         """What points name as their devices, each set once; None where one names none."""
@@ -226,7 +226,7 @@ def points(rows: Iterable[Any]) -> Points:
         named.append({name: value for name, value in row.items() if name not in OF_TRIALS})
         of_trial = {name: _plain_of(row[name]) for name in OF_TRIALS if name in row}
         for name, value in of_trial.items():
-            if not _fits(value):
+            if not fits(value):
                 raise ValueError("point %d: `%s` cannot be %r" % (number, name, value))
         of_trials.append(of_trial)
     return Points(named, of_trials, positional)
@@ -259,7 +259,7 @@ def _several(name: str, values: Any) -> Iterable[Any]:
 def _held(name: str, value: Any) -> Any:
     """The form of a value in the plan: the value itself, or text that is the same in every process."""
     plain = _plain_of(value)
-    if _fits(plain):
+    if fits(plain):
         return plain
     text = _name_of(value)
     if " at 0x" in text or any("\ud800" <= c <= "\udfff" for c in text):
@@ -281,7 +281,7 @@ def _is_same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(_is_same, one, other))
     if type(one) is dict:
         return list(one) == list(other) and all(map(_is_same, one.values(), other.values()))
-    if _fits(_plain_of(one)) and _fits(_plain_of(other)):
+    if fits(_plain_of(one)) and fits(_plain_of(other)):
         # Infinity and the text `inf` do not.
         return _toml(_plain_of(one)) == _toml(_plain_of(other))
     try:
@@ -298,7 +298,7 @@ def _name_of(value: Any) -> str:
     return repr(value)
 
 
-def _fits(value: Any) -> bool:
+def fits(value: Any) -> bool:
     """Whether TOML can hold it."""
     kind = type(value)
     if kind in (bool, float):
@@ -308,11 +308,11 @@ def _fits(value: Any) -> bool:
     if kind is str:
         return not any("\ud800" <= c <= "\udfff" for c in value)
     if kind in (list, tuple):
-        return all(map(_fits, value))
+        return all(map(fits, value))
     if kind is dict:
         # Dots would make tables of tables of it.
         names = all(type(key) is str and key and not set(".=") & set(key) for key in value)
-        return bool(value) and names and all(map(_fits, value.values()))
+        return bool(value) and names and all(map(fits, value.values()))
     return False
 
 

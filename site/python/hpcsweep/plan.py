@@ -15,14 +15,17 @@ _HEADER = re.compile(r"^[ \t]*\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\][ \t]*(#.*)?$")
 class Text:
     """The parts of a plan besides its grid.
 
-    settings: further tables as TOML. request: keys of `[resources]`; pull, schedule, run: of the tables of that name.
+    settings: further tables as TOML; tables: more of them, by their names, after the grid. request: keys of `[resources]`; pull, schedule, run: of the tables of that name.
     """
 
-    def __init__(self, name: str, function: str, settings: str, run: Dict[str, Any]):
+    def __init__(
+        self, name: str, function: str, settings: str, run: Dict[str, Any], tables: Optional[Dict[str, Dict[str, Any]]] = None
+    ):
         self.name = name
         self.function = function
         self.settings = settings.strip()
         self.run = run
+        self.tables = tables or {}
         self.request = {}  # type: Dict[str, Any]
         self.pull = {}  # type: Dict[str, Any]
         self.schedule = {}  # type: Dict[str, Any]
@@ -39,7 +42,9 @@ class Text:
             if lines and not _put(settings, table, lines):
                 added += ["[%s]" % table, *lines, ""]
         head = ["# Written by hpcsweep.Sweep: a changed grid or function changes it.", "version = 1", ""]
-        text = "\n".join(head + settings + ([""] if settings else []) + added) + "\n" + grid.toml()
+        drawn = ["\n".join(["[%s]" % table, *_lines(keys)]) + "\n" for table, keys in self.tables.items()]
+        parts = [part for part in [grid.toml(), *drawn] if part]
+        text = "\n".join(head + settings + ([""] if settings else []) + added) + "\n" + "\n".join(parts)
         return with_program(text, program)
 
 

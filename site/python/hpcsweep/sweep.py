@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Iterable, List, Optional, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
 from . import grid as grids
 from . import guards, jobs, runner, runs, threads
@@ -52,6 +52,8 @@ class Sweep:
                 "a sweep's name has up to 64 letters, digits, `.`, `_` and `-`, and %r is none" % self._name
             )
         self._settings = settings
+        # Tables of the plan beside the settings, by their names.
+        self._tables = {}  # type: Dict[str, Dict[str, Any]]
         self._quiet = quiet
         self._function = function
         self._grid = None  # type: Optional[grids.Grid]
@@ -83,8 +85,42 @@ class Sweep:
         """
         return self._has(grids.points(rows))
 
+    def seeds(self, count: int, parameter: str = "seed") -> "Sweep":
+        """Runs each point so many times, each with a seed of its own: function(..., seed=1), function(..., seed=2) and so on.
+
+        `hpcsweep.best` averages over them. As `[replicates]` of docs/plan.md.
+        """
+        _whole("count", count)
+        return self._adds("replicates", {"count": count, "parameter": parameter})
+
+    def sample(self, count: int, **distributions: Any) -> "Sweep":
+        """So many random points: sample(40, lr={"log_uniform": [1e-5, 1e-1]}, layers={"int": [1, 4]}), each of them with all points of
+        the grid, if there is one. A larger count keeps the points. As `[sample]` of docs/plan.md, which has all distributions.
+        """
+        _whole("count", count)
+        if not distributions:
+            raise ValueError('sample() needs at least one parameter: sample(40, lr={"log_uniform": [1e-5, 1e-1]})')
+        for name, distribution in distributions.items():
+            if not isinstance(distribution, dict) or not grids.fits(distribution):
+                raise ValueError(
+                    'sample(): `%s` needs a distribution, as {"uniform": [0.0, 1.0]}, and not %r' % (name, distribution)
+                )
+        return self._adds("sample", {"count": count, "parameters": distributions})
+
+    def _adds(self, table: str, keys: Dict[str, Any]) -> "Sweep":
+        """Adds a table to the plan."""
+        if re.search(r"^[ \t]*\[?[ \t]*%s[ \t]*[].=]" % table, self._settings, re.MULTILINE):
+            raise ValueError("the settings of the sweep have `[%s]` already" % table)
+        self._tables[table] = keys
+        return self._has(grids.Grid([], False) if self._grid is None else self._grid)
+
+    def _drawn(self) -> List[str]:
+        """The parameters of the tables beside the grid."""
+        seeds, sample = self._tables.get("replicates", {}), self._tables.get("sample", {})
+        return [seeds[name] for name in seeds if name == "parameter"] + list(sample.get("parameters", {}))
+
     def _has(self, grid: grids.Grid) -> "Sweep":
-        self._has_other_trials = _OTHER_TRIALS.search(self._settings) is not None
+        self._has_other_trials = bool(self._tables) or _OTHER_TRIALS.search(self._settings) is not None
         grid.has_defaults = "defaults" in self._settings or self._has_other_trials
         self._grid, self._plan = grid, None
         return self
@@ -201,9 +237,9 @@ class Sweep:
                 raise ValueError("%s must be a whole number of at least %d, not %r" % (name, least, number))
         if on_failure not in ("stop", "continue"):
             raise ValueError("on_failure must be 'stop' or 'continue', not %r" % (on_failure,))
-        _check(function, self._grid)
+        _check(function, self._grid, self._drawn())
         run = {"attempts": attempts, "on_failure": None if on_failure == "stop" else on_failure}
-        self._plan = plans.Text(self._name, jobs.name_of(function), self._settings, run)
+        self._plan = plans.Text(self._name, jobs.name_of(function), self._settings, run, self._tables)
         self._plan.request["gpus_per_rank"] = gpus or None
         self._plan.schedule["gpu_share"] = gpu_share if gpu_share > 1 else None
         return function, self._grid, self._plan
@@ -287,6 +323,11 @@ class Sweep:
             raise
 
 
+def _whole(name: str, number: Any) -> None:
+    if type(number) is not int or number < 1:
+        raise ValueError("%s must be a whole number of at least 1, not %r" % (name, number))
+
+
 def _read(path: str) -> str:
     """A text file as it is, empty if it is not there."""
     try:
@@ -296,7 +337,7 @@ def _read(path: str) -> str:
         return ""
 
 
-def _check(function: Callable[..., Any], grid: grids.Grid) -> None:
+def _check(function: Callable[..., Any], grid: grids.Grid, drawn: List[str]) -> None:
     """Checks that the function runs when it is called, and takes the parameters, before all trials fail because of them."""
     runner.refuse_lazy(function)
     try:
@@ -305,7 +346,8 @@ def _check(function: Callable[..., Any], grid: grids.Grid) -> None:
         # Functions of C need not have one.
         return
     bind = signature.bind_partial if grid.has_defaults else signature.bind
-    for names in grid.shapes():
+    for shape in grid.shapes():
+        names = [*shape, *drawn]
         args, kwargs = grid.arguments(dict.fromkeys(names))
         try:
             bind(*args, **kwargs)

@@ -100,6 +100,7 @@ files! {
     answers_of_the_oldest_python_hold: oldest, "tests/python/sweeps", "test_answers.py", 3;
     calls_of_the_oldest_python_cost_little: oldest, "tests/python/sweeps", "test_cost.py", 1;
     damage_is_told_by_the_oldest_python: oldest, "tests/python/sweeps", "test_damage.py", 1;
+    drawn_points_of_the_oldest_python_are_swept: oldest, "tests/python/sweeps", "test_drawn.py", 3;
     ends_are_those_of_the_oldest_python: oldest, "tests/python/sweeps", "test_ends.py", 2;
     jobs_run_with_the_oldest_python: oldest, "tests/python/sweeps", "test_jobs.py", 5;
     killed_processes_of_the_oldest_python_cost_nothing: oldest, "tests/python/sweeps", "test_killed.py", 1;
@@ -131,4 +132,47 @@ fn the_module_uses_nothing_newer_than_python_3_8() {
         .expect("vermin is not in target/tools/python: run `scripts/setup --for test`");
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// What mypy says of a program of `tests/python` that uses the module.
+fn types_of(program: &str) -> String {
+    let tools = Path::new(ROOT).join("target/tools/python");
+    let python =
+        if Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" };
+    let cache = tempfile::tempdir().unwrap();
+    let ran = Command::new(python)
+        .args([
+            "-m",
+            "mypy",
+            "--strict",
+            "--follow-imports=silent",
+            "--no-error-summary",
+            "--cache-dir",
+        ])
+        .arg(cache.path())
+        .arg(program)
+        .current_dir(Path::new(ROOT).join("tests/python"))
+        .env("PYTHONPATH", &tools)
+        .env("MYPYPATH", Path::new(ROOT).join("site/python"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(said.is_empty(), "{said}");
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+#[test]
+fn a_checker_of_types_sees_what_a_program_does_with_the_module() {
+    assert_eq!(types_of("types_right.py"), "");
+    let faults = types_of("types_wrong.py");
+    let lines: Vec<&str> = faults.lines().filter(|line| line.contains(": error: ")).collect();
+    let places: Vec<&str> = lines.iter().filter_map(|line| line.split(':').nth(1)).collect();
+    assert_eq!(places, ["6", "7", "8", "9", "10"], "{faults}");
+}
+
+#[test]
+fn the_version_of_the_module_is_that_of_the_program() {
+    let module = std::fs::read_to_string(Path::new(ROOT).join("site/python/hpcsweep/__init__.py"));
+    let line = format!("__version__ = \"{}\"\n", env!("CARGO_PKG_VERSION"));
+    assert!(module.unwrap().contains(&line), "{line}");
 }
