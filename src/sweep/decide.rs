@@ -133,7 +133,7 @@ pub(crate) struct Decider<'a> {
 type Rule = fn(Candidate, &Decider<'_>) -> Option<Next>;
 
 /// All rules, in their order.
-const RULES: &[Rule] = &[dropped, done, cancelled, in_hand, failed, behind, not_asked];
+const RULES: &[Rule] = &[dropped, done, cancelled, failed, in_hand, behind, not_asked];
 
 impl<'a> Decider<'a> {
     /// Begins with the first trial of a sweep.

@@ -178,8 +178,8 @@ impl Submission<'_> {
         due.look_behind(&submitted, all, &records, &mut notes)?;
         let before = Before::new(all, &self.journal, &due.retried.busy);
         let (decided, taken) = due.decide(&submitted, (all, &before), &records)?;
-        // A feeder does what a person was told before.
-        let asks = options.feeder.is_none();
+        // A feeder decides about these by `[retry]`, and does what a person was told before.
+        let asks = options.feeder.is_none() && !source.plan.retry.auto;
         notes.extend(decided.note(&options.retry, source.author()).filter(|_| asks));
         notes.iter().for_each(|words| tell(words));
         let todo = decided.todo;
