@@ -46,12 +46,13 @@ impl Decided {
         if ended.is_empty() || again.is_alone() {
             return None;
         }
+        let they = |trials: u64| if trials == 1 { "it" } else { "them" };
         let behind = match self.behind() {
             0 => String::new(),
-            trials => format!(", and {} behind them", thousands(trials)),
+            trials => format!(", and {} behind {}", thousands(trials), they(failed + cancelled)),
         };
         let all = failed + cancelled + self.behind();
-        let (are, them) = if all == 1 { ("is", "it") } else { ("are", "them") };
+        let (are, them) = (if all == 1 { "is" } else { "are" }, they(all));
         let retry = match author {
             Author::Person => "--retry",
             Author::Python => "retry=True",

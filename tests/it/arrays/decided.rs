@@ -6,7 +6,7 @@ use crate::support::slurm_sweep::{answer, element};
 use crate::support::world::World;
 
 const LEFT: &str =
-    "1 trial ended without success, and 1 behind them are left alone: `--retry` runs them again\n";
+    "1 trial ended without success, and 1 behind it are left alone: `--retry` runs them again\n";
 
 fn states(world: &World) -> String {
     world.column("state").join(" ").replace('"', "")
