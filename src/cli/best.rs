@@ -678,14 +678,14 @@ fn log(tree: &Tree, trial: u64) -> Result<Option<PathBuf>> {
 }
 
 /// # Errors
-/// When a record cannot be read.
+/// When there is no such metric, or a record cannot be read.
 fn best_text(
     table: &Table,
     settings: &Settings,
     (shown, curves): (&[usize], Option<Vec<String>>),
     metric: &str,
 ) -> Result<String> {
-    let column = table.columns.iter().position(|c| c == metric).unwrap_or(0);
+    let column = table.metric(metric)?;
     let mut out = String::new();
     for (place, &i) in shown.iter().enumerate() {
         let row = &table.rows[i];

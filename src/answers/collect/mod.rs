@@ -992,8 +992,7 @@ impl Table {
     /// The fault that no finished trial has a number for a metric.
     pub(crate) fn without_numbers(&self, metric: &str) -> anyhow::Error {
         let fault = Fault::request(format!("no finished trial has a number for `{metric}`"));
-        let column = self.columns.iter().position(|column| column == metric);
-        let other = column.and_then(|column| {
+        let other = self.metric(metric).ok().and_then(|column| {
             let done = self.rows.iter().filter(|row| self.state(row) == "done");
             done.map(|row| self.cell(row, column)).find(|cell| !cell.is_null())
         });

@@ -44,12 +44,12 @@ pub(super) struct Metric {
 pub(super) fn metric(table: &Table, wish: Option<MetricWish<'_>>) -> Result<Option<Metric>> {
     let metric_named = |name: &str, goal: Goal, assumed: bool| -> Result<Metric> {
         let ranked = table.ranked(name, goal, None)?;
-        let column = table.columns.iter().position(|column| column == name).unwrap_or(0);
+        let column = table.metric(name)?;
         Ok(Metric { name: name.to_owned(), max: goal == Goal::Max, assumed, column, ranked })
     };
     if let Some(MetricWish { name, goal }) = wish {
         // A sweep in which nothing has finished has a report, too: a metric that it has may be named.
-        let is_known = table.columns.iter().any(|column| column == name);
+        let is_known = table.metric(name).is_ok();
         let none_is_done = table.rows.iter().all(|row| table.state(row) != "done");
         if none_is_done && (is_known || table.columns.len() == table.first_metric) {
             return Ok(None);

@@ -95,6 +95,18 @@ fn a_report_is_one_file_that_says_what_a_sweep_came_to() {
 }
 
 #[test]
+fn a_metric_that_has_the_name_of_a_parameter_is_the_metric() {
+    let world = World::new();
+    let code = "echo \"{\\\"loss\\\": 7.$HPCSWEEP_PARAM_N}\" >>$HPCSWEEP_METRICS";
+    world.local(&shell(code, "[zip]\nloss = [4, 5]\nn = [5, 2]\n"), &["-q"]).ok();
+    world.run(&["report", "--metric", "loss", "--min"]).ok();
+    let page = world.read("report.html");
+    let answers = between(&page, "<dl class=\"answers\">", "</dl>");
+    assert!(answers.contains("trial 1") && answers.contains("7.2"), "{answers}");
+    assert_eq!(column(&data(&page), "metric.loss"), [json!(7.5), json!(7.2)]);
+}
+
+#[test]
 fn a_report_shows_the_figures_of_each_setting_that_best_prints() {
     let world = World::new();
     world.local(PLAN, &["-q"]);
