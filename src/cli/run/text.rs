@@ -216,7 +216,8 @@ mod tests {
         let (mut text, mut unread) = (String::new(), word);
         while let Some(letter) = unread.chars().next() {
             let place = std::iter::once(("{}", line)).chain(values.iter().map(|(k, v)| (*k, *v)));
-            match place.into_iter().find(|(place, _)| unread.starts_with(place)) {
+            let is_of_shell = word[..word.len() - unread.len()].ends_with('$');
+            match place.into_iter().find(|(place, _)| !is_of_shell && unread.starts_with(place)) {
                 Some((place, value)) => {
                     text.push_str(value);
                     unread = &unread[place.len()..];

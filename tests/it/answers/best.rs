@@ -670,7 +670,11 @@ fn a_name_of_a_parameter_and_a_metric_is_the_metric_where_one_is_asked_for() {
         (&json!(2), &json!(0.7), &json!(4))
     );
     let best = world.run(&["best", "-m", "acc", "--max"]);
-    assert!(best.out.starts_with("trial 2: acc = 4  (param.acc=0.7 score=4)\n"), "{}", best.whole());
+    assert!(
+        best.out.starts_with("trial 2: acc = 4  (param.acc=0.7 score=4)\n"),
+        "{}",
+        best.whole()
+    );
     let best = &lines(&["best", "-m", "acc", "--max", "--by", "acc", "--json"])[0];
     assert_eq!(best["setting"]["param.acc"], 0.7, "{best}");
     let sorted = lines(&["collect", "--sort", "-acc", "--format", "jsonl"]);
