@@ -24,6 +24,7 @@ mod trial;
 pub(crate) mod value;
 
 pub(crate) use expansion::listed::{Files, toml_text};
+pub(crate) use expansion::ranges;
 pub(crate) use expansion::trials::MAX_TRIALS;
 pub use file::{Plan, parse, parse_with};
 pub(crate) use run::{Notice, OnFailure, Run, reserve_s};

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::plan::document::section::described;
 use crate::plan::document::{Row, form};
-use crate::plan::expansion::axes::REPLICATES;
+use crate::plan::expansion::axes::{self, REPLICATES};
 use crate::plan::expansion::sample::SAMPLE;
 use crate::plan::file::TABLES;
 use crate::plan::sections::container::CONTAINER;
@@ -74,11 +74,7 @@ pub fn schema() -> Value {
         ((*name).to_owned(), described(schema, about))
     });
     let properties: Map<String, Value> = tables.collect();
-    let axes = json!({
-        "type": "object",
-        "additionalProperties": { "anyOf": [{ "type": "array", "minItems": 1 }, { "$ref": "#/definitions/axes" }] },
-    });
-    definitions.insert("axes".to_owned(), axes);
+    definitions.insert("axes".to_owned(), axes::schema("#/definitions/axes"));
     let expression = json!({ "type": "string", "pattern": "\\{\\{" });
     definitions.insert(
         "expression".to_owned(),

@@ -4,7 +4,8 @@
 
 use crate::base::fault::Fault;
 use crate::base::words::{nearest, sh_quote, short};
-use crate::plan::{MAX_TRIALS, RESERVED_NAMES, float_text, toml_text};
+use crate::plan::ranges::{self, Flaw, Spacing};
+use crate::plan::{MAX_TRIALS, RESERVED_NAMES, Value, float_text, toml_text};
 
 /// A parameter and its values.
 #[derive(Debug, PartialEq)]
@@ -12,10 +13,9 @@ pub(super) struct Axis {
     pub(super) name: String,
     /// In TOML; at least one.
     pub(super) values: Vec<String>,
+    /// The table of a plan that describes them, in TOML, if a word alone does.
+    pub(super) described: Option<String>,
 }
-
-/// Functions of two ends and a number of values.
-const SPACINGS: [&str; 2] = ["linear", "log"];
 
 /// The forms of a word, for hints.
 const FORMS: &str =
@@ -73,85 +73,71 @@ fn axis(word: &str) -> Result<Axis, Fault> {
         return Err(Fault::request(sentence)
             .hint("choose another name: plans use this one for something else"));
     }
-    let values = match spaced(values) {
-        Some(values) => values?,
-        None => list(name, values)?,
+    let (values, form) = match (spaced(values), range(values)) {
+        (Some(spaced), _) => {
+            let (spacing, values) = spaced?;
+            (texts(&values), Some(spacing))
+        }
+        (None, Some(values)) => (texts(&values?), Some("range")),
+        (None, None) => (list(name, values)?, None),
     };
-    Ok(Axis { name: name.to_owned(), values })
+    let described = form.and_then(|form| {
+        let (low, high) = (values.first()?, values.last()?);
+        let n = if form == "range" { String::new() } else { format!(", {}", values.len()) };
+        Some(format!("{{ {form} = [{low}, {high}{n}] }}"))
+    });
+    Ok(Axis { name: name.to_owned(), values, described })
 }
 
-/// The values of `log(LOW,HIGH,N)` and `linear(LOW,HIGH,N)`; `None` for a list.
-fn spaced(text: &str) -> Option<Result<Vec<String>, Fault>> {
+fn texts(values: &[Value]) -> Vec<String> {
+    values.iter().map(Value::to_string).collect()
+}
+
+/// The values of `log(LOW,HIGH,N)` and `linear(LOW,HIGH,N)`, with the function; `None` for a list.
+fn spaced(text: &str) -> Option<Result<(&'static str, Vec<Value>), Fault>> {
     let (function, ends) = text.strip_suffix(')')?.split_once('(')?;
     if !function.chars().all(|c| c.is_ascii_alphabetic()) || function.is_empty() {
         return None;
     }
     let wrong = |sentence: String, hint: &str| Some(Err(Fault::request(sentence).hint(hint)));
-    if !SPACINGS.contains(&function) {
-        let known = nearest(function, SPACINGS).unwrap_or("linear");
+    let Some((word, spacing)) = Spacing::WORDS.into_iter().find(|(word, _)| *word == function)
+    else {
+        let known = Spacing::WORDS.map(|(word, _)| word);
+        let known = nearest(function, known).unwrap_or("linear");
         return wrong(
             format!("`{function}(...)` is not a function of values"),
             &format!("write `{known}(LOW,HIGH,N)`, or quotes for a text: `'\"{text}\"'`"),
         );
-    }
-    let form = format!(
-        "write `{function}(LOW,HIGH,N)`, with both ends among N values: `log(1e-4,1e-1,7)`"
-    );
+    };
     let parts: Vec<&str> = ends.split(',').map(str::trim).collect();
     let [low, high, n] = *parts else {
-        return wrong(format!("`{text}` does not have two ends and a number of values"), &form);
-    };
-    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
-    let (Some(from), Some(to)) = (number(low), number(high)) else {
-        return wrong(format!("the ends of `{text}` are not numbers"), &form);
-    };
-    let Some(n) = n.parse::<u32>().ok().filter(|n| (2..=MAX_TRIALS).contains(&u64::from(*n)))
-    else {
-        return wrong(format!("`{n}` is not a number of values, 2 or more"), &form);
-    };
-    if function == "log" && (from <= 0.0 || to <= 0.0) {
         return wrong(
-            format!("the ends of `{text}` are not greater than 0"),
-            "use `linear`, or other ends",
+            format!("`{text}` does not have two ends and a number of values"),
+            &format!(
+                "write `{function}(LOW,HIGH,N)`, with both ends among N values: `log(1e-4,1e-1,7)`"
+            ),
         );
-    }
-    let last = f64::from(n - 1);
-    let inner = |i: u32| {
-        let part = f64::from(i) / last;
-        match function {
-            // Eight digits are what `[sample]` draws.
-            "log" => rounded(from * (to / from).powf(part), from.abs().min(to.abs()), 8),
-            _ => rounded(from + (to - from) * part, from.abs().max(to.abs()), 12),
-        }
     };
-    let values: Vec<f64> = (0..n)
-        .map(|i| {
-            if i == 0 {
-                from
-            } else if i == n - 1 {
-                to
-            } else {
-                inner(i)
-            }
-        })
-        .collect();
-    let mut steps = values.windows(2);
-    if !steps.all(|pair| (pair[0] < pair[1]) == (from < to) && pair[0] != pair[1]) {
-        return wrong(format!("the ends of `{text}` are too near for so many values"), &form);
-    }
-    let is_whole = [low, high].iter().all(|end| end.parse::<i64>().is_ok())
-        && values.iter().all(|value| value.fract() == 0.0);
-    let shown = |value: &f64| if is_whole { format!("{value}") } else { float_text(*value) };
-    Some(Ok(values.iter().map(shown).collect()))
+    let values = ranges::spaced(spacing, low, high, n);
+    Some(values.map(|values| (word, values)).map_err(|flaw| fault(&flaw, &format!("`{text}`"))))
 }
 
-/// A number with so many digits, counted from the first one of `size` or its own.
-fn rounded(number: f64, size: f64, digits: i32) -> f64 {
-    let first = size.max(number.abs()).log10().floor() as i32;
-    // A float has no more than 324 decimals before its first digit.
-    let decimals = (digits - 1).saturating_sub(first).clamp(0, 340) as usize;
-    // Through text, whose nearest float is the shortest one to read: 0.3 and not 0.30000000000000004.
-    format!("{number:.decimals$}").parse::<f64>().unwrap_or(number) + 0.0
+fn fault(flaw: &Flaw, what: &str) -> Fault {
+    let (sentence, hint) = flaw.told(what);
+    Fault::request(sentence).hint(hint)
+}
+
+/// The values of `LOW..HIGH`; `None` where that is no range of whole numbers.
+fn range(text: &str) -> Option<Result<Vec<Value>, Fault>> {
+    let (low, high) = text.split_once("..")?;
+    let (from, to) = (low.parse::<i64>().ok()?, high.parse::<i64>().ok()?);
+    Some(ranges::range(&from.to_string(), &to.to_string(), None).map_err(|flaw| {
+        match flaw {
+            Flaw::Reversed => Fault::request(format!("the range `{text}` is empty"))
+                .hint(format!("write `{high}..{low}`")),
+            flaw => fault(&flaw, &format!("`{text}`")),
+        }
+    }))
 }
 
 /// The values of a list: an element is a value, a range of whole numbers, or a text in quotes.
@@ -207,29 +193,19 @@ fn element(name: &str, text: &str, values: &mut Vec<String>) -> Result<(), Fault
         return Err(Fault::request(format!("a value of `{name}` is empty"))
             .hint(format!("{FORMS}; the empty text is `{name}='\"\"'`")));
     }
-    if let Some((low, high)) = text.split_once("..") {
-        match (low.parse::<i64>(), high.parse::<i64>()) {
-            (Ok(low), Ok(high)) if low <= high => {
-                if high.abs_diff(low) >= MAX_TRIALS {
-                    let sentence = format!("`{text}` is more than {MAX_TRIALS} values");
-                    return Err(Fault::request(sentence).hint("give fewer values"));
-                }
-                values.extend((low..=high).map(|value| value.to_string()));
-                return Ok(());
-            }
-            (Ok(low), Ok(high)) => {
-                let sentence = format!("the range `{text}` is empty");
-                return Err(Fault::request(sentence).hint(format!("write `{high}..{low}`")));
-            }
-            _ if low.parse::<f64>().is_ok() && high.parse::<f64>().is_ok() => {
-                let sentence = format!("the ends of the range `{text}` are not whole numbers");
-                let hint = format!("write `{name}=linear({low},{high},N)` for N values");
-                return Err(Fault::request(sentence).hint(hint));
-            }
-            _ => {}
-        }
+    if let Some(range) = range(text) {
+        values.extend(texts(&range?));
+        return Ok(());
     }
-    if SPACINGS.iter().any(|function| text.starts_with(&format!("{function}("))) {
+    if let Some((low, high)) = text.split_once("..")
+        && low.parse::<f64>().is_ok()
+        && high.parse::<f64>().is_ok()
+    {
+        let sentence = format!("the ends of the range `{text}` are not whole numbers");
+        let hint = format!("write `{name}=linear({low},{high},N)` for N values");
+        return Err(Fault::request(sentence).hint(hint));
+    }
+    if Spacing::WORDS.iter().any(|(word, _)| text.starts_with(&format!("{word}("))) {
         let sentence = format!("`{text}` stands beside other values");
         return Err(Fault::request(sentence)
             .hint(format!("write `{name}=log(LOW,HIGH,N)` alone, or the values themselves")));
@@ -310,18 +286,28 @@ mod tests {
     }
 
     #[test]
-    fn spaced_values_have_exact_ends_and_short_decimals() {
-        for (word, expected) in [
-            ("x=linear(0,1,11)", "0.0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1.0"),
-            ("x=linear(0,100,5)", "0 25 50 75 100"),
-            ("x=linear(-0.3,0.3,3)", "-0.3 0.0 0.3"),
-            ("x=linear(1,0,3)", "1.0 0.5 0.0"),
-            ("x=log(1e-4,1e-1,4)", "0.0001 0.001 0.01 0.1"),
-            ("x=log(1e-4,1e-1,7)", "0.0001 0.00031622777 0.001 0.0031622777 0.01 0.031622777 0.1"),
-            ("x=log(1,1000,4)", "1 10 100 1000"),
+    fn a_word_that_describes_values_gives_what_the_plan_makes_of_it() {
+        for (word, described, expected) in [
+            ("x=1..5", "{ range = [1, 5] }", "1 2 3 4 5"),
+            ("x=linear(0,100,5)", "{ linear = [0, 100, 5] }", "0 25 50 75 100"),
+            ("x=linear(-.3,0.3,3)", "{ linear = [-0.3, 0.3, 3] }", "-0.3 0.0 0.3"),
+            ("x=linear(0,1,3)", "{ linear = [0.0, 1.0, 3] }", "0.0 0.5 1.0"),
+            ("x=log(1,1000,3)", "{ log = [1.0, 1000.0, 3] }", "1.0 31.622777 1000.0"),
+            ("x=log(1e-6,1e-5,2)", "{ log = [1e-6, 1e-5, 2] }", "1e-6 1e-5"),
         ] {
+            let axes = read(&[word.to_owned()], None).unwrap();
+            assert_eq!(axes[0].described.as_deref(), Some(described), "{word}");
             assert_eq!(values(word), expected, "{word}");
+            let plan = crate::plan::testing::plan(&format!("[grid]\nx = {described}"));
+            let made: Vec<String> = plan
+                .trials
+                .iter()
+                .map(|trial| trial.params.get("x").unwrap().to_string())
+                .collect();
+            assert_eq!(made.join(" "), expected, "{word}");
         }
+        let axes = read(&["x=1..3,7".to_owned()], None).unwrap();
+        assert_eq!(axes[0].described, None);
     }
 
     #[test]
@@ -342,7 +328,7 @@ mod tests {
             ("x=18446744073709551615", "a number that would not come back", "put it in quotes"),
             ("x=5..1", "the range `5..1` is empty", "write `1..5`"),
             ("x=0.1..0.5", "are not whole numbers", "`x=linear(0.1,0.5,N)`"),
-            ("x=1..9999999999", "is more than", "fewer"),
+            ("x=1..9999999999", "9,999,999,999 values of `1..9999999999` are more than", "fewer"),
             ("x=lin(0,1,2)", "`lin(...)` is not a function of values", "`linear(LOW,HIGH,N)`"),
             ("x=log(0,1,3)", "are not greater than 0", "`linear`"),
             ("x=log(1,2)", "does not have two ends and a number", "LOW,HIGH,N"),

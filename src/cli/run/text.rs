@@ -68,7 +68,9 @@ impl Wanted {
         if !varied.is_empty() {
             text.push_str("\n[grid]                         # each combination of these values\n");
             for axis in varied {
-                text.push_str(&format!("{} = [{}]\n", axis.name, axis.values.join(", ")));
+                let list = || format!("[{}]", axis.values.join(", "));
+                let values = axis.described.clone().unwrap_or_else(list);
+                text.push_str(&format!("{} = {values}\n", axis.name));
             }
         }
         let list = self.list.as_ref().map_or("", |list| &list.text);
@@ -197,7 +199,7 @@ mod tests {
                 name: "a".to_owned(),
                 argv: command.argv,
                 requests: Vec::new(),
-                axes: vec![Axis { name: "n".to_owned(), values: vec!["7".to_owned()] }],
+                axes: vec![Axis { name: "n".to_owned(), values: vec!["7".to_owned()], described: None }],
                 list: Some(List { parameter: "input", file: "a.lines.json".to_owned(), text: read.list() }),
             };
             let plan = parse_with(&wanted.text(), "a.toml", &|_: &str| Ok(read.list())).unwrap();
@@ -215,6 +217,12 @@ mod tests {
     fn filled(word: &str, line: &str, values: &BTreeMap<&str, &str>) -> String {
         let (mut text, mut unread) = (String::new(), word);
         while let Some(letter) = unread.chars().next() {
+            // A variable of a shell.
+            if let Some(after) = unread.strip_prefix("${") {
+                text.push_str("${");
+                unread = after;
+                continue;
+            }
             let place = std::iter::once(("{}", line)).chain(values.iter().map(|(k, v)| (*k, *v)));
             let is_of_shell = word[..word.len() - unread.len()].ends_with('$');
             match place.into_iter().find(|(place, _)| !is_of_shell && unread.starts_with(place)) {

@@ -6,10 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::base::host::gpus::DeviceId;
 use crate::base::words;
 use crate::plan::document::form::{LINE, count};
 use crate::plan::document::{Entry, Item, Reader, Section, Table, entries, find, section};
+use crate::plan::expansion::described::{self, Description};
 use crate::plan::expansion::leaves::{self, Node};
 use crate::plan::expansion::trials::{self, Task, Tasks};
 use crate::plan::sections::request::{RESOURCES, Wish};
@@ -171,6 +174,14 @@ fn label_text(value: &Value) -> String {
     }
 }
 
+/// The JSON schema of a table of axes, which refers to itself by this name.
+pub(crate) fn schema(own: &str) -> serde_json::Value {
+    let mut forms = described::schemas();
+    forms.insert(0, json!({ "type": "array", "minItems": 1 }));
+    forms.push(json!({ "$ref": own }));
+    json!({ "type": "object", "additionalProperties": { "anyOf": forms } })
+}
+
 /// Reads `[grid]`: every axis is a group.
 pub(crate) fn read_grid(
     reader: &mut Reader<'_>,
@@ -216,14 +227,13 @@ fn read_axes(
         let name = format!("{prefix}{}", entry.key);
         match entry.item.get_ref() {
             toml::de::DeValue::Table(inner) if !inner.is_empty() => {
-                let range = guess(inner).filter(|_| reader.is_written_as_table(entry.item));
-                if let Some(key) = range {
-                    let sentence =
-                        format!("axis `{name}` is a table with `{key}`, not a list of values");
-                    reader.wrong(entry.at, sentence, hint_of(&name, key));
-                    continue;
+                let description = Description::of(inner);
+                match description.filter(|_| reader.is_written_as_table(entry.item)) {
+                    Some(description) => {
+                        axes.extend(read_described(reader, tasks, &entry, &name, &description))
+                    }
+                    None => axes.extend(read_axes(reader, tasks, inner, &format!("{name}."))),
                 }
-                axes.extend(read_axes(reader, tasks, inner, &format!("{name}.")));
             }
             toml::de::DeValue::Array(items) => {
                 axes.extend(read_axis(reader, tasks, &entry, &name, items))
@@ -237,61 +247,6 @@ fn read_axes(
         }
     }
     axes
-}
-
-/// Words by which other programs describe the values of a parameter. No axis has such a key.
-const GUESSES: &[&str] = &[
-    "range",
-    "arange",
-    "linspace",
-    "logspace",
-    "geomspace",
-    "values",
-    "choice",
-    "choices",
-    "uniform",
-    "log_uniform",
-    "loguniform",
-    "int",
-    "randint",
-    "normal",
-    "distribution",
-];
-
-/// Words that stand beside these, and may as well be names of parameters.
-const BESIDE: &[&str] = &[
-    "min", "max", "low", "high", "start", "stop", "end", "step", "num", "n", "count", "base",
-    "log", "scale", "type",
-];
-
-/// The key of a table by which it describes values in place of a list; `None` if it may as well be a table of axes.
-fn guess<'d>(table: &'d Table<'d>) -> Option<&'d str> {
-    let keys = entries(table);
-    let is_list = |entry: &Entry<'_>| matches!(entry.item.get_ref(), toml::de::DeValue::Array(_));
-    let is_one = |entry: &Entry<'_>| GUESSES.contains(&entry.key);
-    if !keys.iter().all(|entry| is_one(entry) || BESIDE.contains(&entry.key)) {
-        return None;
-    }
-    keys.iter().find(|e| is_one(e)).or(keys.iter().find(|e| !is_list(e))).map(|entry| entry.key)
-}
-
-/// How the values that a table describes by a key are written.
-fn hint_of(name: &str, key: &str) -> String {
-    let draw = |kind| {
-        format!("with `count`, below `[sample]`: `parameters.{name} = {{ {kind} = [a, b] }}`")
-    };
-    let random = |kind| format!("write random values, {}", draw(kind));
-    let each = |kind| format!("write each value: `{name} = [...]`; or random ones, {}", draw(kind));
-    let suggestion = match key {
-        "values" | "choice" | "choices" => format!("write `{name} = [...]`"),
-        "uniform" | "distribution" => random("uniform"),
-        "log_uniform" | "loguniform" => random("log_uniform"),
-        "int" | "randint" => random("int"),
-        "normal" => random("normal"),
-        "logspace" | "geomspace" => each("log_uniform"),
-        _ => each("uniform"),
-    };
-    format!("{suggestion}; an axis `{name}.{key}` is written `{name}.{key} = [...]`")
 }
 
 fn read_axis(
@@ -309,37 +264,72 @@ fn read_axis(
     let n_before = reader.n_faults();
     let values: Vec<Value> =
         items.iter().filter_map(|item| read_value(reader, name, item)).collect();
-    let cells = |key| items.iter().map(move |item| Entry { key, at: item.span().start, item });
-    let special = match name.strip_prefix("resources.") {
-        Some(key) => {
-            let mut wishes = Vec::with_capacity(items.len());
-            for cell in cells(key) {
-                let mut wish = Wish::default();
-                RESOURCES.read_key(reader, &cell, "`resources`", &mut wish);
-                wishes.push(wish);
-                if reader.n_faults() > n_before {
-                    break;
-                }
-            }
-            Some(Special::Wishes(wishes))
-        }
-        None if name == "task_id" => {
-            let read = cells("task_id").filter_map(|cell| tasks.read(reader, &cell));
-            Some(Special::Tasks(read.collect()))
-        }
-        None if name == "gpu_ids_abs" => {
-            let read = cells("gpu_ids_abs");
-            Some(Special::Gpus(
-                read.filter_map(|cell| trials::read_gpu_ids(reader, &cell)).collect(),
-            ))
-        }
-        None => {
-            trials::check_name(reader, entry.at, name);
-            None
-        }
-    };
+    let cells: Vec<Entry<'_>> =
+        items.iter().map(|item| Entry { key: name, at: item.span().start, item }).collect();
+    let special = read_special(reader, tasks, entry, name, &cells);
     let sound = reader.n_faults() == n_before;
     sound.then(|| Axis { name: Arc::from(name), at: entry.at, values, special })
+}
+
+/// An axis whose values a table describes.
+fn read_described(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    entry: &Entry<'_>,
+    name: &str,
+    description: &Description<'_>,
+) -> Option<Axis> {
+    let n_before = reader.n_faults();
+    let values = description.values(reader, name)?;
+    // What is no parameter is read as it would be from a list.
+    let texts: Vec<String> = match is_special(name) {
+        true => values.iter().map(Value::to_string).collect(),
+        false => Vec::new(),
+    };
+    let items: Vec<Item<'_>> =
+        texts.iter().filter_map(|text| toml::de::DeValue::parse(text).ok()).collect();
+    let cells: Vec<Entry<'_>> =
+        items.iter().map(|item| Entry { key: name, at: entry.at, item }).collect();
+    let special = read_special(reader, tasks, entry, name, &cells);
+    let sound = reader.n_faults() == n_before;
+    sound.then(|| Axis { name: Arc::from(name), at: entry.at, values, special })
+}
+
+/// Whether an axis sets something else than a parameter.
+fn is_special(name: &str) -> bool {
+    name == "task_id" || name == "gpu_ids_abs" || name.starts_with("resources.")
+}
+
+/// What an axis sets besides parameters. Refuses a name that no parameter can have.
+fn read_special(
+    reader: &mut Reader<'_>,
+    tasks: &mut Tasks,
+    entry: &Entry<'_>,
+    name: &str,
+    cells: &[Entry<'_>],
+) -> Option<Special> {
+    if !is_special(name) {
+        trials::check_name(reader, entry.at, name);
+        return None;
+    }
+    // The values that a table describes stand in one place: the first fault is that of all.
+    Some(match name.strip_prefix("resources.") {
+        Some(key) => {
+            let n_before = reader.n_faults();
+            let wish = |cell: &Entry<'_>| {
+                let mut wish = Wish::default();
+                RESOURCES.read_key(reader, &Entry { key, ..*cell }, "`resources`", &mut wish);
+                (reader.n_faults() == n_before).then_some(wish)
+            };
+            Special::Wishes(cells.iter().map_while(wish).collect())
+        }
+        None if name == "task_id" => {
+            Special::Tasks(cells.iter().map_while(|cell| tasks.read(reader, cell)).collect())
+        }
+        None => Special::Gpus(
+            cells.iter().map_while(|cell| trials::read_gpu_ids(reader, cell)).collect(),
+        ),
+    })
 }
 
 /// `[replicates]` as written; `None` for a key that is absent or cannot be read.
@@ -416,7 +406,7 @@ pub(crate) fn check_overlaps(reader: &mut Reader<'_>, groups: &[Group]) {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::testing::{check_faults, params, plan};
+    use crate::plan::testing::{check_faults, params, plan, tasks};
 
     #[test]
     fn zip_axes_advance_together() {
@@ -468,60 +458,22 @@ error: `gpu_ids_abs` must be a list of devices, not an integer
     }
 
     #[test]
-    fn a_table_that_describes_values_is_no_table_of_axes() {
+    fn axes_that_are_no_parameters_can_be_described_too() {
+        let plan = plan(
+            "[grid]\nresources.ranks = { range = [1, 3] }\n[zip]\ntask_id = { range = [5, 6] }\nx = { log = [1, 2, 2] }",
+        );
+        assert_eq!(tasks(&plan), ["5", "6", "5", "6", "5", "6"].map(str::to_owned));
+        let ranks: Vec<u32> = plan.trials.iter().map(|trial| trial.resources.ranks).collect();
+        assert_eq!(ranks, [1, 1, 2, 2, 3, 3]);
         check_faults(
-            "[grid]
-a = { range = [0, 1] }
-opt.b = { linspace = [0, 1, 5] }
-c = { logspace = [-5, -1], num = 5 }
-d = { values = [1, 2] }
-e = { uniform = [0, 1] }
-f = { min = 0, max = 1 }
-[zip]
-g = { log_uniform = [1e-5, 1] }
-[grid.h]
-values = [1, 2]
-",
-            "axis `a` is a table with `range`, not a list of values
-  plan.toml:5: a = { range = [0, 1] }
-hint: write each value: `a = [...]`; or random ones, with `count`, below `[sample]`: `parameters.a = { uniform = [a, b] }`; \
-an axis `a.range` is written `a.range = [...]`
-error: axis `opt.b` is a table with `linspace`, not a list of values
-  plan.toml:6: opt.b = { linspace = [0, 1, 5] }
-hint: write each value: `opt.b = [...]`; or random ones, with `count`, below `[sample]`: `parameters.opt.b = { uniform = [a, b] }`; \
-an axis `opt.b.linspace` is written `opt.b.linspace = [...]`
-error: axis `c` is a table with `logspace`, not a list of values
-  plan.toml:7: c = { logspace = [-5, -1], num = 5 }
-hint: write each value: `c = [...]`; or random ones, with `count`, below `[sample]`: `parameters.c = { log_uniform = [a, b] }`; \
-an axis `c.logspace` is written `c.logspace = [...]`
-error: axis `d` is a table with `values`, not a list of values
-  plan.toml:8: d = { values = [1, 2] }
-hint: write `d = [...]`; an axis `d.values` is written `d.values = [...]`
-error: axis `e` is a table with `uniform`, not a list of values
-  plan.toml:9: e = { uniform = [0, 1] }
-hint: write random values, with `count`, below `[sample]`: `parameters.e = { uniform = [a, b] }`; \
-an axis `e.uniform` is written `e.uniform = [...]`
-error: axis `f` is a table with `min`, not a list of values
-  plan.toml:10: f = { min = 0, max = 1 }
-hint: write each value: `f = [...]`; or random ones, with `count`, below `[sample]`: `parameters.f = { uniform = [a, b] }`; \
-an axis `f.min` is written `f.min = [...]`
-error: axis `g` is a table with `log_uniform`, not a list of values
-  plan.toml:12: g = { log_uniform = [1e-5, 1] }
-hint: write random values, with `count`, below `[sample]`: `parameters.g = { log_uniform = [a, b] }`; \
-an axis `g.log_uniform` is written `g.log_uniform = [...]`
-error: axis `h` is a table with `values`, not a list of values
-  plan.toml:13: [grid.h]
-hint: write `h = [...]`; an axis `h.values` is written `h.values = [...]`",
-        );
-        let named = plan(
-            "[grid]\na.range = [1, 2]\nb = { min = [3], max = [4] }\nc = { range = [5], lr = [6] }",
-        );
-        assert_eq!(
-            params(&named),
-            [
-                r#"{"a":{"range":1},"b":{"min":3,"max":4},"c":{"range":5,"lr":6}}"#,
-                r#"{"a":{"range":2},"b":{"min":3,"max":4},"c":{"range":5,"lr":6}}"#
-            ]
+            "[grid]\nresources.ranks = { range = [-1, 1] }\ntask_id = { linear = [0, 1, 3] }\ngpu_ids_abs = { range = [0, 1] }",
+            "`ranks` cannot be -1
+  plan.toml:5: resources.ranks = { range = [-1, 1] }
+hint: write a number from 1 to 10000000
+error: `task_id` must be an integer or a string, not a float
+  plan.toml:6: task_id = { linear = [0, 1, 3] }
+error: `gpu_ids_abs` must be a list of devices, not an integer
+  plan.toml:7: gpu_ids_abs = { range = [0, 1] }",
         );
     }
 

@@ -11,6 +11,7 @@ use toml::de::DeValue;
 use crate::plan::document::form::count;
 use crate::plan::document::{Entry, Form, Item, Reader, Section, Table, entries, section};
 use crate::plan::expansion::axes::{Axis, Group};
+use crate::plan::expansion::ranges::eight_digits;
 use crate::plan::expansion::trials::{check_count, check_plain_name};
 use crate::plan::value::{Value, read_value};
 
@@ -227,10 +228,10 @@ impl Draw {
     fn value(&self, bits: &Bits) -> Value {
         let u = Bits::unit(bits.0);
         match self {
-            Self::Uniform(a, b) => Value::Float(rounded(a + (b - a) * u).clamp(*a, *b)),
+            Self::Uniform(a, b) => Value::Float(eight_digits(a + (b - a) * u).clamp(*a, *b)),
             Self::LogUniform(a, b) => {
                 let exponent = libm::log(*a) + (libm::log(*b) - libm::log(*a)) * u;
-                Value::Float(rounded(libm::exp(exponent)).clamp(*a, *b))
+                Value::Float(eight_digits(libm::exp(exponent)).clamp(*a, *b))
             }
             Self::Int(a, b) => {
                 let n_values = (i128::from(*b) - i128::from(*a) + 1) as u128;
@@ -242,7 +243,7 @@ impl Draw {
                 // Box and Muller; 1 - u is never zero.
                 let radius = (-2.0 * libm::log(1.0 - u)).sqrt();
                 let angle = std::f64::consts::TAU * Bits::unit(bits.1);
-                Value::Float(rounded(mean + deviation * radius * libm::cos(angle)))
+                Value::Float(eight_digits(mean + deviation * radius * libm::cos(angle)))
             }
             Self::Choice(values) => {
                 let i = (u128::from(bits.0) * values.len() as u128) >> 64;
@@ -250,12 +251,6 @@ impl Draw {
             }
         }
     }
-}
-
-/// Eight significant digits: short to read, and the same on machines whose `exp` and `ln` differ in
-/// the last bit, so that a plan read again is the same plan.
-fn rounded(f: f64) -> f64 {
-    format!("{f:.7e}").parse().unwrap_or(f)
 }
 
 #[cfg(test)]

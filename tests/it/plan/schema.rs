@@ -82,6 +82,8 @@ fn editors_refuse_a_slip_in_any_table() {
         "pull.lease = true\n",
         "grid.lr = 0.1\n",
         "grid.opt.lr = []\n",
+        "grid.seed = { range = [1, 20], setp = 2 }\n",
+        "grid.lr = { log = [1e-4, 1e-1] , n = 7 }\n",
         "[[trials]]\nresources.rank = 1\n",
         "[[trials]]\ntask_id = 1.5\n",
         "exclude = [{}]\n",

@@ -62,7 +62,7 @@ command = [\"train\", \"--lr\", \"{{ lr }}\", \"--seed={{ seed }}\"]
 
 [grid]                         # each combination of these values
 lr = [0.1, 0.01]
-seed = [1, 2]
+seed = { range = [1, 2] }
 "
     );
     let expected = [
@@ -139,7 +139,7 @@ fn requests_and_spaced_values_are_in_the_plan_as_a_person_writes_them() {
         "--epochs",
         "{epochs}",
     ]);
-    let (text, shown) = ran.ok().split_once("0.1]\n\n").unwrap();
+    let (text, shown) = ran.ok().split_once("7] }\n\n").unwrap();
     let (first, text) = text.split_once('\n').unwrap();
     assert!(first.starts_with("# Written by hpcsweep run "), "{first}");
     assert_eq!(
@@ -169,7 +169,7 @@ qos = \"q\"
 epochs = 3
 
 [grid]                         # each combination of these values
-lr = [0.0001, 0.00031622777, 0.001, 0.0031622777, 0.01, 0.031622777, "
+lr = { log = [0.0001, 0.1, "
     );
     assert!(shown.contains("7 trials"), "{shown}");
     assert_eq!(ran.err, "would write fit.toml:\n");
