@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::base::host::access::{Readers, Shared};
 use crate::base::words;
+use crate::plan::author::Author;
 use crate::plan::check;
 use crate::plan::document::{Entry, Reader, entries};
 use crate::plan::expansion::axes::{self, Group, Special};
@@ -146,6 +147,12 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     }
     sweep::read_version(&mut reader, find("version"));
     let sweep = sweep::read_sweep(&mut reader, find("sweep"));
+    if sweep.null.is_some() && Author::from_text(&text) == Author::Python {
+        let hint = "remove it: `None` is a value of `grid` and `points`";
+        let sentence = "`null` cannot be set for a sweep of Python";
+        reader.wrong(find("sweep").map_or(0, |entry| entry.at), sentence, hint);
+    }
+    reader.set_null(sweep.null.clone());
     let mut places = Places::default();
     let mut run = run::read(&mut reader, find("run"), find("train"), &mut places);
     let metrics = find("metrics").map(|entry| metrics::read(&mut reader, entry));

@@ -16,7 +16,7 @@ use crate::plan::document::{Item, Reader, entries};
 /// One value of a parameter. Cheap to clone.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// No value, of a list of trials in JSON: TOML has none. Empty as text.
+    /// No value: null of a list of trials, or the text that `[sweep] null` names. Empty as text.
     Null,
     /// A truth value; as text `true` or `false`.
     Bool(bool),
@@ -53,6 +53,7 @@ pub(crate) fn read_value(reader: &mut Reader<'_>, name: &str, item: &Item<'_>) -
             reader.wrong(start, sentence, "no program can be given one: remove it");
             None
         }
+        DeValue::String(text) if reader.null() == Some(&**text) => Some(Value::Null),
         DeValue::String(text) => Some(Value::text(text)),
         DeValue::Boolean(b) => Some(Value::Bool(*b)),
         DeValue::Datetime(date) => Some(Value::text(date.to_string())),

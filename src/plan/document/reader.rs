@@ -63,6 +63,8 @@ pub(crate) struct Reader<'a> {
     /// Lines on which TOML itself is wrong: what is found there besides is a consequence.
     broken: Vec<RangeInclusive<u32>>,
     faults: Vec<(u32, Fault)>,
+    /// The text that stands for no value: TOML has no null.
+    null: Option<String>,
 }
 
 impl<'a> Reader<'a> {
@@ -70,12 +72,22 @@ impl<'a> Reader<'a> {
     pub(crate) fn new(name: &'a str, text: &'a str) -> Self {
         let starts = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
         let line_starts = std::iter::once(0).chain(starts).collect();
-        Self { name, text, line_starts, broken: Vec::new(), faults: Vec::new() }
+        Self { name, text, line_starts, broken: Vec::new(), faults: Vec::new(), null: None }
     }
 
     /// The name of the text in messages.
     pub(crate) fn name(&self) -> &'a str {
         self.name
+    }
+
+    /// Sets the text that stands for no value among parameters.
+    pub(crate) fn set_null(&mut self, null: Option<String>) {
+        self.null = null;
+    }
+
+    /// The text that stands for no value among parameters.
+    pub(crate) fn null(&self) -> Option<&str> {
+        self.null.as_deref()
     }
 
     /// The document; what TOML itself refuses becomes faults.

@@ -312,6 +312,12 @@ fn read_special(
         trials::check_name(reader, entry.at, name);
         return None;
     }
+    let is_null = |cell: &&Entry<'_>| matches!(cell.item.get_ref(), toml::de::DeValue::String(text) if reader.null() == Some(&**text));
+    if let Some(cell) = cells.iter().find(is_null) {
+        let hint = "leave it out of `[[trials]]` where it is not set: only parameters can be null";
+        reader.wrong(cell.at, format!("`{name}` cannot be null"), hint);
+        return None;
+    }
     // The values that a table describes stand in one place: the first fault is that of all.
     Some(match name.strip_prefix("resources.") {
         Some(key) => {

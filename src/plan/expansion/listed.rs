@@ -1,5 +1,5 @@
 //! `[trials] file = "trials.json"`: the entries of `[[trials]]` from another file, a list of objects in JSON or a table
-//! with a head line in CSV ([`cells`]). The only place where a parameter can be null.
+//! with a head line in CSV ([`cells`]).
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};

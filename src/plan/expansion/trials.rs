@@ -253,7 +253,7 @@ pub(crate) fn check_plain_name(reader: &mut Reader<'_>, at: usize, name: &str) -
 mod tests {
     use crate::base::host::gpus::DeviceId;
     use crate::plan::Value;
-    use crate::plan::testing::{check_faults, params, plan, tasks};
+    use crate::plan::testing::{check_faults, check_plan_faults, params, plan, tasks};
 
     #[test]
     fn every_kind_of_parameter_keeps_its_value() {
@@ -301,6 +301,47 @@ deep.list = [{ a = 1 }, [2, \"x\"]]
             let Some(Value::Float(f)) = trial.params.get(name) else { panic!("{name}") };
             assert_eq!(f.to_bits(), bits.to_bits(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_text_that_the_plan_names_is_null_in_every_value_of_a_parameter() {
+        let plan = plan(
+            "sweep.null = \"none\"
+[defaults]
+task_id = \"none\"
+a = \"none\"
+b = [1, \"none\", { c = \"none\" }]
+d = \"None\"
+[[trials]]
+opt.e = \"none\"
+[grid]
+depth = [3, \"none\", \"some\"]
+[sample]
+count = 1
+parameters.s = { choice = [\"none\"] }
+[[exclude]]
+depth = [\"some\", 3]
+a = \"none\"
+",
+        );
+        let expected = r#"{"a":null,"b":[1,null,{"c":null}],"d":"None","opt":{"e":null},"depth":null,"s":null}"#;
+        assert_eq!(params(&plan), [expected]);
+        assert_eq!(tasks(&plan), ["none"]);
+        check_faults(
+            "sweep.null = \"none\"\n[grid]\ntask_id = [\"a\", \"none\"]\n[zip]\nresources.partition = [\"none\"]",
+            "`task_id` cannot be null
+  plan.toml:6: task_id = [\"a\", \"none\"]
+hint: leave it out of `[[trials]]` where it is not set: only parameters can be null
+error: `resources.partition` cannot be null
+  plan.toml:8: resources.partition = [\"none\"]
+hint: leave it out of `[[trials]]` where it is not set: only parameters can be null",
+        );
+        check_plan_faults(
+            "# Written by hpcsweep.Sweep: a\nversion = 1\nsweep = { name = \"s\", null = \"x\" }\nrun.command = [\"a\"]",
+            "`null` cannot be set for a sweep of Python
+  plan.toml:3: sweep = { name = \"s\", null = \"x\" }
+hint: remove it: `None` is a value of `grid` and `points`",
+        );
     }
 
     #[test]

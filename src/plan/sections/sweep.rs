@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use crate::base::host::access::{Readers, Shared};
-use crate::plan::document::form::{INTEGER, PATH, word};
+use crate::plan::document::form::{INTEGER, LINE, PATH, word};
 use crate::plan::document::{Entry, Form, Reader, Section, Word, find, section};
 use crate::plan::expansion::leaves::Merge;
 
@@ -21,6 +21,7 @@ pub(crate) struct Sweep {
     pub(crate) root: String,
     pub(crate) seed: i64,
     pub(crate) merge: Merge,
+    pub(crate) null: Option<String>,
     pub(crate) shared: Shared,
     pub(crate) readers: Option<Readers>,
 }
@@ -39,6 +40,8 @@ pub(crate) static SWEEP: Section<Sweep> = section!("`[sweep]`", Sweep:
         "an integer: the seed of `[sample]`, the first seed of `[replicates]`, and `{{ sweep.seed }}`";
     "merge" => merge: word::<Merge>(), "`\"deep\"`",
         "how a trial's tables are laid over those of `[defaults]`: `\"deep\"` leaf by leaf, `\"shallow\"` whole tables";
+    "null" => null: LINE, "none",
+        "a text that is [null](#null) where a parameter of this file has it as its value: `\"none\"`";
 );
 
 impl Word for Merge {
@@ -72,6 +75,7 @@ pub(crate) fn read_sweep(reader: &mut Reader<'_>, entry: Option<&Entry<'_>>) -> 
         root: "results".into(),
         seed: 1,
         merge: Merge::Deep,
+        null: None,
         shared: Shared::No,
         readers: None,
     };
@@ -199,7 +203,7 @@ hint: write one of `jobs`, `barrier` and `fused`",
             "sweep.x = 1",
             "`[sweep]` has no key `x`
   plan.toml:4: sweep.x = 1
-hint: known here: `name`, `root`, `shared`, `readable_by`, `seed` and `merge`",
+hint: known here: `name`, `root`, `shared`, `readable_by`, `seed`, `merge` and `null`",
         );
     }
 }

@@ -125,3 +125,44 @@ fn what_names_no_trial_is_refused() {
     check(&["3"], "`3` may be a trial or the file of that name\nhint: write `--trial 3` or `./3`");
     assert_eq!(world.run(&["status", "--trial", "3"]).code, 1);
 }
+
+#[test]
+fn null_is_no_value_wherever_a_trial_shows_it() {
+    let world = World::new();
+    let command = r#"["sh", "-c", 'cat "$HPCSWEEP_PARAMS"; printf "\n%s" "${HPCSWEEP_PARAM_DEPTH-unset}" "$@"', "-",
+        "[{{ depth }}]", "{% if depth %}--depth={{ depth }}{% endif %}", "{{ depth | json_encode }}",
+        "{% if depth == null %}auto{% endif %}", "{{ depth }}", "{{ depth | default(value=7) }}", "end"]"#;
+    let run = format!("run.command = {command}\n");
+    let grid = "[grid]\ndepth = [3, \"none\", \"null\"]\n";
+    let null = "version = 1\nsweep = { name = \"s\", null = \"none\" }\n";
+    world.local(&format!("{null}{run}{grid}"), &["-q"]).ok();
+    let said = |sweep: &str, trial: &str| world.run(&["logs", sweep, trial]).ok().to_owned();
+    let of_null = "{\"depth\":null}\n\n[]\nnull\nauto\n\n\nend";
+    assert_eq!(said("results/s", "0"), "{\"depth\":3}\n3\n[3]\n--depth=3\n3\n3\n3\nend");
+    assert_eq!(said("results/s", "1"), of_null);
+    let of_text = "{\"depth\":\"null\"}\nnull\n[null]\n--depth=null\n\"null\"\nnull\nnull\nend";
+    assert_eq!(said("results/s", "2"), of_text);
+    let check = |condition: &str, expected: &str| {
+        assert_eq!(trials(&world, &["results/s", "--where", condition]), expected, "{condition}");
+    };
+    check("depth == null", "1");
+    check("not depth", "1");
+    check("depth != null", "0 2");
+    check("depth == 'null'", "2");
+    check("trial < 2 and depth != null and depth > 2", "0");
+    let depths: Vec<Value> =
+        world.table(&["results/s"]).iter().map(|row| row["depth"].clone()).collect();
+    assert_eq!(depths, [Value::from(3), Value::Null, Value::from("null")]);
+
+    // A cell of a table and JSON have the word `null`, and make the same trial of it.
+    for (file, list) in
+        [("t.csv", "depth\n3\nnull\n"), ("t.json", "[{\"depth\": 3}, {\"depth\": null}]")]
+    {
+        world.write(file, list);
+        let name = file.replace('.', "-");
+        let listed =
+            format!("version = 1\nsweep.name = \"{name}\"\n{run}trials.file = \"{file}\"\n");
+        world.local(&listed, &["-q"]).ok();
+        assert_eq!(said(&format!("results/{name}"), "1"), of_null);
+    }
+}
