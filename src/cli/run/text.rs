@@ -224,8 +224,7 @@ mod tests {
                 continue;
             }
             let place = std::iter::once(("{}", line)).chain(values.iter().map(|(k, v)| (*k, *v)));
-            let is_of_shell = word[..word.len() - unread.len()].ends_with('$');
-            match place.into_iter().find(|(place, _)| !is_of_shell && unread.starts_with(place)) {
+            match place.into_iter().find(|(place, _)| unread.starts_with(place)) {
                 Some((place, value)) => {
                     text.push_str(value);
                     unread = &unread[place.len()..];

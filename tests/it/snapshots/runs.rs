@@ -50,7 +50,10 @@ fn trials_keep_their_code_until_the_current_code_is_asked_for() {
     job(&world, "last");
     let done = world.run(&["submit", "plan.toml", "--local"]);
     let changed = "job.sh changed: 1 trial has the old one\n".repeat(3);
-    let said = format!("{changed}s: nothing left to run\nresults: $WORLD/results/s\n");
+    let said = format!(
+        "{changed}s: nothing left to run\nresults: $WORLD/results/s\n\
+         for the results: hpcsweep collect; hpcsweep report\n"
+    );
     assert_eq!((done.code, done.err), (0, said));
 }
 
