@@ -274,8 +274,13 @@ class Sweep:
 
     def _planned(self, grid: grids.Grid) -> List[Any]:
         """The lines of the grid's trials, whatever plan another process has left."""
-        if self._plan is None or self._is_planned(grid, self._plan):
+        if self._plan is None:
             return self._collect(self.plan)
+        if self._is_planned(grid, self._plan):
+            lines = self._collect(self.plan)
+            # Another process may have written its plan before the program has read this one.
+            if self._is_planned(grid, self._plan):
+                return lines
         with tempfile.TemporaryDirectory(prefix="hpcsweep-") as folder:
             own = os.path.join(folder, "plan.toml")
             with open(own, "w", encoding="utf-8") as file:
