@@ -17,6 +17,7 @@ use crate::plan::expansion::trials::Tasks;
 use crate::plan::run::Run;
 use crate::plan::sections::auto::Learn;
 use crate::plan::sections::container::Runtime;
+use crate::plan::templates::args::{self, is_taken};
 use crate::plan::templates::command::{argument_name, stand_ins, variable_name};
 use crate::plan::templates::engine::Uses;
 use crate::plan::templates::known::{Scope, expressions, is_known, spelled_out, unknown_name};
@@ -49,9 +50,14 @@ pub(super) fn check_command(
 ) {
     let n_before = reader.n_faults();
     let mut is_readable = true;
+    let names = || expanded.forms.iter().flat_map(|form| form.names.iter().map(|name| &**name));
+    let items = if is_taken(names()) { Vec::new() } else { args::items(&run.command) };
+    let all_args: Vec<String> = items.iter().map(|i| argument_name("command", *i)).collect();
     for (what, template, at) in templates(run, places) {
-        let names = expanded.forms.iter().flat_map(|form| form.names.iter().map(|name| &**name));
-        if let Some(name) = spelled_out(&expressions(&template.source), names) {
+        if all_args.contains(&what) {
+            continue;
+        }
+        if let Some(name) = spelled_out(&expressions(&template.source), names()) {
             let sentence =
                 format!("`{what}`: `{name}` would calculate, and is the name of a parameter");
             reader.wrong(at, sentence, format!("write `params[\"{name}\"]`"));

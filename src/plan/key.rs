@@ -58,6 +58,10 @@ impl Keys {
             put_text(&mut bytes, "container");
             put_text(&mut bytes, &serde_json::json!(own).to_string());
         }
+        if !run.args.is_default() {
+            put_text(&mut bytes, "args");
+            put_text(&mut bytes, &serde_json::json!(run.args).to_string());
+        }
         if is_seeded(run) {
             bytes.extend(seed.to_le_bytes());
         }
@@ -128,6 +132,7 @@ pub(crate) fn changed(old: Seeded<'_>, new: Seeded<'_>) -> Vec<&'static str> {
     let seed = |run: &Run, seed: i64| is_seeded(run).then_some(seed);
     [
         ("command", old.command != new.command),
+        ("args", old.args != new.args),
         ("function", old.function != new.function),
         ("[train]", train(old) != train(new)),
         ("[container]", old.container != new.container),

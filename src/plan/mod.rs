@@ -40,6 +40,7 @@ pub(crate) use sections::schedule::{ChainsAs, GpuIds, Mode};
 pub(crate) use sections::snapshot::Snapshot;
 pub(crate) use sections::sweep::is_name;
 pub(crate) use sections::train::TrainTemplate;
+pub(crate) use templates::args::Style;
 pub use templates::command::{CommandTemplate, Rendered, TrialNames, names_of};
 pub(crate) use templates::engine::Compiled;
 pub(crate) use templates::engine::is_plain;

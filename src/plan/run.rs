@@ -9,6 +9,7 @@ use super::author::Author;
 use super::sections::container::Container;
 use super::sections::hooks::Hooks;
 use super::sections::metrics::Metrics;
+use super::templates::args::Style;
 use crate::base::fault::Fault;
 
 /// The effect of a failed trial on the rest of its chain.
@@ -127,6 +128,9 @@ pub struct Run {
     /// What the program gets before its deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signal: Option<Notice>,
+    /// How `{{ args }}` of the command is written.
+    #[serde(default, skip_serializing_if = "Style::is_default")]
+    pub(crate) args: Style,
 }
 
 impl Run {

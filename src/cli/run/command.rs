@@ -27,10 +27,15 @@ pub(super) struct Command {
 enum Piece<'a> {
     Text(&'a str),
     Parameter(&'a str),
+    /// All parameters that stand nowhere else.
+    All,
 }
 
 /// Replaces of GNU parallel that hpcsweep does not make.
 const OF_PARALLEL: [&str; 4] = ["{.}", "{/}", "{//}", "{/.}"];
+
+/// Stands for all parameters.
+const ALL: &str = "{args}";
 
 /// Whether an argument has the place of a line.
 pub(super) fn takes_line(argument: &str) -> bool {
@@ -46,16 +51,22 @@ pub(super) fn read(words: &[String], names: &Names<'_>) -> Result<Command, Fault
     for word in words {
         let place = |fault: Fault| fault.at(format!("in the command: {}", short(word, 100)));
         let pieces = pieces(word, names).map_err(place)?;
-        command.used.extend(pieces.iter().filter_map(|piece| match piece {
-            Piece::Parameter(name) => Some((*name).to_owned()),
-            Piece::Text(_) => None,
-        }));
+        for piece in &pieces {
+            match piece {
+                Piece::Parameter(name) => drop(command.used.insert((*name).to_owned())),
+                Piece::All => command.used.extend(names.axes.iter().map(|name| (*name).to_owned())),
+                Piece::Text(_) => {}
+            }
+        }
         command.argv.push(template(&pieces));
     }
     Ok(command)
 }
 
 fn pieces<'a>(word: &'a str, names: &Names<'a>) -> Result<Vec<Piece<'a>>, Fault> {
+    if word == ALL && !names.axes.contains(&"args") {
+        return Ok(vec![Piece::All]);
+    }
     let mut pieces = Vec::new();
     let (mut from, mut at) = (0, 0);
     while let Some(open) = word[at..].find('{').map(|open| at + open) {
@@ -118,6 +129,7 @@ fn template(pieces: &[Piece<'_>]) -> String {
     for (i, piece) in pieces.iter().enumerate() {
         match piece {
             Piece::Parameter(name) => template.push_str(&expression(name)),
+            Piece::All => template.push_str("{{ args }}"),
             Piece::Text(text) => {
                 let mut letters = text.chars().peekable();
                 while let Some(letter) = letters.next() {
@@ -152,6 +164,19 @@ fn expression(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn args_alone_are_all_parameters() {
+        assert_eq!(of("{args}"), "{{ args }}");
+        assert_eq!(of("--x={args}"), "--x={args}");
+        let names = Names { axes: vec!["args"], input: None };
+        let command = read(&["{args}".to_owned()], &names).unwrap();
+        assert_eq!(command.argv, ["{{ args }}"]);
+        let names = Names { axes: vec!["lr", "seed"], input: None };
+        let words = ["p", "{seed}", "{args}"].map(str::to_owned);
+        let command = read(&words, &names).unwrap();
+        assert_eq!(command.used, BTreeSet::from(["lr", "seed"].map(str::to_owned)));
+    }
 
     fn of(word: &str) -> String {
         let names = Names { axes: vec!["lr", "opt.lr", "lr-decay", "true"], input: Some("input") };

@@ -16,7 +16,8 @@ use super::submit::{self, How};
 use crate::base::fault::Fault;
 use crate::base::host::disk;
 use crate::base::words::ticked;
-use crate::plan::{is_name, variable_of};
+use crate::plan::document::Word;
+use crate::plan::{Style, is_name, variable_of};
 use crate::submit::Source;
 use command::Names;
 use lines::{Kind, Lines};
@@ -24,13 +25,14 @@ use text::{List, Wanted};
 
 /// Run a sweep in one line: write its plan, and submit it or run it on this machine
 ///
-/// `{lr}` in the command is the value of the parameter `lr`, `{}` a line of input. The plan is the file NAME.toml of this folder.
+/// `{lr}` in the command is the value of the parameter `lr`, `{args}` all of them, `{}` a line of input. The plan is the file NAME.toml of this folder.
 /// The same command again continues the sweep: what is done is not run again. To change more than a line can say, edit the plan
 /// and use `submit`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   hpcsweep run lr=0.1,0.01 seed=1..5 -- python3 train.py --lr {lr} --seed {seed}
   hpcsweep run --slurm --time 10m --mem 2G 'lr=log(1e-4,1e-1,7)' -- python3 train.py --lr {lr}
+  hpcsweep run --args hydra lr=0.1,0.01 seed=1..5 -- python3 train.py {args}
   hpcsweep run --slurm --lines commands.txt
   ls data/*.nii | hpcsweep run --slurm -- ./segment {}")]
 pub(crate) struct Args {
@@ -46,6 +48,9 @@ pub(crate) struct Args {
     /// The name of the sweep and of its plan (by default that of the program or script)
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// How `{args}`, all parameters, is written: `--lr 0.1`, `--lr=0.1`, or `lr=0.1` for Hydra (by default flags)
+    #[arg(long, value_name = "STYLE", value_parser = Style::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>())]
+    args: Option<String>,
     #[command(flatten)]
     how: How,
     #[command(flatten)]
@@ -136,7 +141,8 @@ fn wanted(args: &Args) -> Result<(Wanted, Vec<String>)> {
         file: text::list_file(&name),
         text: lines.list(),
     });
-    Ok((Wanted { name, argv: command.argv, requests: args.request.keys()?, axes, list }, notes))
+    let (argv, style, requests) = (command.argv, args.args.clone(), args.request.keys()?);
+    Ok((Wanted { name, argv, args: style, requests, axes, list }, notes))
 }
 
 /// The lines that trials are made of, if any. Standard input is read only if it is asked for: under cron, ssh or another program it

@@ -9,6 +9,8 @@ pub(super) struct Wanted {
     pub(super) name: String,
     /// Program and arguments, as templates.
     pub(super) argv: Vec<String>,
+    /// How `{{ args }}` of the command is written.
+    pub(super) args: Option<String>,
     /// Keys of `[resources]` with their values in TOML.
     pub(super) requests: Vec<(&'static str, String)>,
     pub(super) axes: Vec<Axis>,
@@ -39,6 +41,9 @@ impl Wanted {
             name = self.name,
             quoted_name = toml_text(&self.name),
         );
+        if let Some(style) = &self.args {
+            text.push_str(&format!("args = {}\n", toml_text(style)));
+        }
         if !self.requests.is_empty() {
             text.push_str("\n[resources]                    # of each trial\n");
             self.requests
@@ -157,6 +162,7 @@ mod tests {
         let wanted = |list: &str| Wanted {
             name: "a".to_owned(),
             argv: vec!["true".to_owned()],
+            args: None,
             requests: Vec::new(),
             axes: Vec::new(),
             list: Some(List {
@@ -198,6 +204,7 @@ mod tests {
             let wanted = Wanted {
                 name: "a".to_owned(),
                 argv: command.argv,
+                args: None,
                 requests: Vec::new(),
                 axes: vec![Axis { name: "n".to_owned(), values: vec!["7".to_owned()], described: None }],
                 list: Some(List { parameter: "input", file: "a.lines.json".to_owned(), text: read.list() }),

@@ -12,6 +12,7 @@ use crate::plan::run::{Notice, OnFailure, Run};
 use crate::plan::sections::hooks::Hooks;
 use crate::plan::sections::metrics::Metrics;
 use crate::plan::sections::train;
+use crate::plan::templates::args::{self, Style};
 use crate::plan::templates::places::Places;
 use crate::plan::value::{Value, float_text, read_value};
 
@@ -31,6 +32,7 @@ pub(crate) struct Written {
     attempts: u32,
     expect: Argv,
     signal: Option<Notice>,
+    args: Style,
 }
 
 /// The keys of `[run]`.
@@ -41,6 +43,8 @@ pub(crate) static RUN: Section<Written> = section!("`[run]`", Written:
         "instead of a command: the name of a function of the program that starts agents ([Python](python.md#sweeps), [others](serve.md))";
     "program" => program: ARGV, "none",
         "the program that has the function: jobs of `submit` and agents without `--serve` [start it](serve.md#jobs), one each";
+    "args" => args: word::<Style>(), "`\"flags\"`",
+        "how [`{{ args }}`](#args), all parameters of a trial, is written: `\"flags\"` (`--lr 0.1`), `\"equals\"` (`--lr=0.1`), `\"hydra\"` (`lr=0.1`)";
     "workdir" => workdir: PATH, "`\".\"`",
         "the folder in which the command runs; must be there on the node";
     "setup" => setup: TEXTS, "`[]`",
@@ -90,6 +94,11 @@ impl Word for OnFailure {
         &[("stop", Self::Stop), ("continue", Self::Continue)];
 }
 
+impl Word for Style {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("flags", Self::Flags), ("equals", Self::Equals), ("hydra", Self::Hydra)];
+}
+
 /// Variables of the environment.
 #[derive(Default)]
 struct Env {
@@ -128,6 +137,7 @@ pub(crate) fn read(
         attempts: 1,
         expect: Argv::default(),
         signal: None,
+        args: Style::default(),
     };
     let written = RUN.read(reader, entry, &mut form);
     (places.command, places.env) = (form.command.places, form.env.places);
@@ -149,8 +159,14 @@ pub(crate) fn read(
         attempts: form.attempts,
         expect: form.expect.words,
         signal: form.signal,
+        args: form.args,
     };
     check_keys(reader, &written, run.function.is_some(), train);
+    if let Some(entry) = find(&written, "args").filter(|_| args::items(&run.command).is_empty()) {
+        let sentence = "`args` says how `{{ args }}` is written, and `command` does not have it";
+        let hint = "add `\"{{ args }}\"` to `command`, or leave this out";
+        reader.wrong(entry.at, sentence, hint);
+    }
     if let Some(train) = train {
         run.train = train::read(reader, train, places);
         return run.train.is_some().then_some(run);

@@ -10,6 +10,7 @@ use tera::Context;
 
 use crate::base::fault::Fault;
 use crate::plan::run::Run;
+use crate::plan::templates::args::{self, Args, is_args, is_taken};
 use crate::plan::templates::engine::{self, Parsed};
 use crate::plan::templates::known;
 use crate::plan::templates::template::Template;
@@ -21,6 +22,8 @@ pub struct CommandTemplate {
     /// The name of the arguments in messages.
     what: &'static str,
     command: Vec<Template>,
+    /// What `{{ args }}` stands for, where the command has it.
+    args: Option<Args>,
     env: Vec<(String, Template)>,
     parsed: Parsed,
 }
@@ -40,7 +43,10 @@ impl CommandTemplate {
     /// # Errors
     /// Returns a fault that names the first argument or variable whose template is invalid.
     pub fn new(run: &Run) -> Result<Self, Fault> {
-        Self::named("command", &run.command, &run.env)
+        let mut own = Self::named("command", &run.command, &run.env)?;
+        let has_args = !args::items(&run.command).is_empty();
+        own.args = has_args.then(|| Args::of(run.args, &own.command));
+        Ok(own)
     }
 
     /// The templates of an argument vector, called `what` in messages, and of variables.
@@ -60,7 +66,7 @@ impl CommandTemplate {
         let sources = commands.chain(env.iter().map(|(name, t)| (variable_name(name), &*t.source)));
         let parsed =
             Parsed::new(sources).map_err(|(name, why)| named(Fault::request(why), &name))?;
-        Ok(Self { what, command, env, parsed })
+        Ok(Self { what, command, args: None, env, parsed })
     }
 
     /// The command of one trial. `extra` are further names of the templates: `trial` and `sweep`.
@@ -76,6 +82,13 @@ impl CommandTemplate {
         let mut filler = Filler { params, extra, parsed: &self.parsed, context: None };
         let mut argv = Vec::with_capacity(self.command.len());
         for (i, template) in self.command.iter().enumerate() {
+            if let Some(args) = &self.args
+                && is_args(i, template)
+                && !is_taken(params.iter().map(|(name, _)| name))
+            {
+                argv.extend(args.arguments(params));
+                continue;
+            }
             match template.name().and_then(|name| params.get(name)) {
                 // A list alone is several arguments, as `nargs="+"` wants them.
                 Some(Value::List(items)) => {
@@ -262,6 +275,7 @@ mod tests {
             attempts: 1,
             signal: None,
             expect: Vec::new(),
+            args: crate::plan::templates::args::Style::default(),
         }
     }
 

@@ -138,7 +138,8 @@ impl Compiled {
         engine.add_raw_template(NAME, source).map_err(|e| sentence(&e))?;
         let heads = engine.get_template_variables(NAME).map_err(|e| sentence(&e))?;
         let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
-        let mut names = paths(source, |head| heads.iter().any(|known| known == head));
+        let is_variable = |head: &str| heads.iter().any(|known| known == head);
+        let mut names = paths(source, Subscripts::End, is_variable);
         for head in &heads {
             if !names.iter().any(|name| name.split('.').next() == Some(head)) {
                 names.insert(head.clone());
@@ -205,8 +206,31 @@ impl Compiled {
 /// The name of the one template of a [`Compiled`].
 const NAME: &str = "template";
 
+/// The names that a template uses, with names in brackets as parts of them: `params["lr-decay"]` is `params.lr-decay`. None
+/// where its syntax is wrong.
+pub(crate) fn whole_paths(source: &str) -> BTreeSet<String> {
+    if is_plain(source) {
+        return BTreeSet::new();
+    }
+    let Ok(compiled) = Compiled::new(source) else { return BTreeSet::new() };
+    paths(source, Subscripts::Join, |head| compiled.heads.iter().any(|known| known == head))
+}
+
+/// What a name in brackets does to the name before it.
+#[derive(Clone, Copy, PartialEq)]
+enum Subscripts {
+    /// It ends it.
+    End,
+    /// It is a part of it.
+    Join,
+}
+
 /// The names in the expressions of a template whose head is a variable, dotted as far as they are.
-fn paths(source: &str, is_variable: impl Fn(&str) -> bool) -> BTreeSet<String> {
+fn paths(
+    source: &str,
+    subscripts: Subscripts,
+    is_variable: impl Fn(&str) -> bool,
+) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut paths = BTreeSet::new();
     let mut unread = source;
@@ -221,12 +245,18 @@ fn paths(source: &str, is_variable: impl Fn(&str) -> bool) -> BTreeSet<String> {
                 code = code[1..].split_once(c).map_or("", |(_, tail)| tail);
             } else if is_name(c) {
                 let end = code.find(|c: char| !is_name(c) && c != '.').unwrap_or(code.len());
-                let name = code[..end].trim_end_matches('.');
+                let mut name = code[..end].trim_end_matches('.').to_owned();
+                code = &code[end..];
+                while let Some((part, after)) = subscript(code)
+                    && subscripts == Subscripts::Join
+                {
+                    name = format!("{name}.{part}");
+                    code = after;
+                }
                 let head = name.split('.').next().unwrap_or("");
                 if previous_char != '.' && is_variable(head) {
-                    paths.insert(name.to_owned());
+                    paths.insert(name);
                 }
-                code = &code[end..];
             } else {
                 code = &code[c.len_utf8()..];
             }
@@ -235,6 +265,14 @@ fn paths(source: &str, is_variable: impl Fn(&str) -> bool) -> BTreeSet<String> {
         unread = code.get(2..).unwrap_or("");
     }
     paths
+}
+
+/// The name in brackets with which this begins (`["lr-decay"]`), and what follows.
+fn subscript(code: &str) -> Option<(&str, &str)> {
+    let inside = code.strip_prefix('[')?.trim_start();
+    let quote = inside.chars().next().filter(|c| "\"'`".contains(*c))?;
+    let (name, after) = inside[1..].split_once(quote)?;
+    Some((name, after.trim_start().strip_prefix(']')?))
 }
 
 #[cfg(test)]

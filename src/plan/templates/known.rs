@@ -12,6 +12,9 @@ use crate::plan::templates::engine::Uses;
 /// The names of `params` that stand for something else in templates of a command.
 pub(crate) const RESERVED_NAMES: &[&str] = &["params", "trial", "sweep"];
 
+/// The name that stands for all parameters of a command (`crate::plan::templates::args`).
+pub(crate) const ARGS: &str = "args";
+
 /// The fields of `trial` in templates.
 const TRIAL_FIELDS: &[&str] =
     &["id", "task_id", "chain", "link", "attempt", "work_dir", "checkpoint_dir", "gpu_ids_abs"];
@@ -46,10 +49,12 @@ pub(crate) fn is_known(name: &str, names: &[Arc<str>], scope: Scope) -> bool {
 
 /// Whether a dotted name is a parameter, a table of parameters, or lies inside a parameter.
 fn is_parameter(name: &str, names: &[Arc<str>]) -> bool {
-    let inside = |inner: &str, outer: &str| {
-        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    names.iter().any(|leaf| inside(leaf, name) || inside(name, leaf))
+    names.iter().any(|leaf| is_inside(leaf, name) || is_inside(name, leaf))
+}
+
+/// Whether a dotted name is another one, or lies in its table.
+pub(crate) fn is_inside(inner: &str, outer: &str) -> bool {
+    inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// The first name of a command's template that these parameters lack.
@@ -99,6 +104,9 @@ pub(crate) fn unknown_name<'n>(name: &str, forms: impl IntoIterator<Item = &'n N
         known_names.extend(names.iter().map(|name| name.to_string()));
     }
     let known_names: Vec<String> = known_names.into_iter().collect();
-    let hint = words::suggestion(name, &known_names, "known names:");
+    let hint = match head {
+        ARGS => "`{{ args }}` stands for all parameters, alone in an item of `[run] command` behind the program".to_owned(),
+        _ => words::suggestion(name, &known_names, "known names:"),
+    };
     Fault::request(format!("`{name}` is not a name of this plan")).hint(hint)
 }

@@ -1,5 +1,6 @@
 //! Text of a plan into which the parameters of a trial are filled.
 
+pub(super) mod args;
 pub(super) mod command;
 pub(super) mod engine;
 pub(super) mod known;

@@ -40,6 +40,28 @@ fn outputs(world: &World, sweep: &str) -> Vec<String> {
 }
 
 #[test]
+fn all_parameters_reach_the_program_at_once() {
+    let world = World::new();
+    world.program("train", SHOW);
+    let line = ["run", "lr=-1e-5", "opt.name=\"a b\"", "fast=true,false", "--"];
+    world.run(&[&line[..], &["train", "--go={fast}", "{args}"]].concat()).ok();
+    let flags = "[--lr=-0.00001]\n[--opt.name]\n[a b]\n";
+    let all = ["true", "false"].map(|fast| format!("[--go={fast}]\n{flags}"));
+    assert_eq!(outputs(&world, "results/train"), all);
+    assert!(world.read("train.toml").contains("\"{{ args }}\"]\n\n"));
+
+    world.run(&[&line[..1], &["--args", "hydra"], &line[1..], &["train", "{args}"]].concat()).ok();
+    assert!(world.read("train.toml").contains("\"{{ args }}\"]\nargs = \"hydra\"\n"));
+    let ran = world.run(&["logs", "results/train", "3"]);
+    assert_eq!(ran.ok(), "[lr=-0.00001]\n[opt.name='a b']\n[fast=false]\n");
+    let ran = world.run(&["run", "--args", "hydra", "lr=1", "--", "train"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("`command` does not have it"), "{}", ran.whole());
+    let ran = world.run(&["run", "--args", "hydro", "lr=1", "--", "train"]);
+    assert_eq!(ran.code, 2, "{}", ran.whole());
+}
+
+#[test]
 fn one_line_writes_a_plan_and_runs_it_and_a_second_call_continues() {
     let world = World::new();
     world.program("train", SHOW);
