@@ -83,7 +83,7 @@ pub(super) const TABLES: &[(&str, &str)] = &[
     ("sweep", "the sweep's name and where its results lie"),
     ("run", "the command of every trial"),
     ("train", "instead of a command: a model that hpcsweep trains itself"),
-    ("metrics", "what becomes of the metrics of several ranks"),
+    ("metrics", "metrics in what programs print, and what becomes of those of several ranks"),
     ("hooks", "programs that are called when trials end"),
     ("resources", "what a trial asks of a scheduler"),
     ("schedule", "how trials become jobs"),
@@ -155,7 +155,8 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     reader.set_null(sweep.null.clone());
     let mut places = Places::default();
     let mut run = run::read(&mut reader, find("run"), find("train"), &mut places);
-    let metrics = find("metrics").map(|entry| metrics::read(&mut reader, entry));
+    let has_command = run.as_ref().is_none_or(|run| !run.command.is_empty());
+    let metrics = find("metrics").map(|entry| metrics::read(&mut reader, entry, has_command));
     if let (Some(run), Some(metrics)) = (&mut run, metrics) {
         run.metrics = metrics;
     }

@@ -233,6 +233,10 @@ pub(crate) struct Line {
     repeated: Vec<String>,
 }
 
+/// What to do where no trial has logged a metric.
+const NO_METRIC: &str = "no trial has recorded any metric: programs write JSON lines to the file `$HPCSWEEP_METRICS`, or \
+    `[metrics] output` in the plan finds numbers in what they print";
+
 /// Trials that are read at once: their records are freed when they have become rows.
 const CHUNK: usize = 1 << 14;
 
@@ -959,7 +963,7 @@ impl Table {
             self.columns[self.first_metric..].iter().map(String::as_str).collect();
         let fault = Fault::request(format!("no trial has a metric `{metric}`"));
         Err(match known.as_slice() {
-            [] => fault.hint("no trial has recorded any metric"),
+            [] => fault.hint(NO_METRIC),
             known => fault.hint(words::suggestion(metric, known, "there are")),
         }
         .into())

@@ -1,10 +1,12 @@
-//! `[metrics]`: what becomes of the lines that the ranks of a trial write.
+//! `[metrics]`: where the metrics of a trial are, and what becomes of the lines that its ranks write.
 
+use regex::Regex;
 use serde_json::json;
 use toml::de::DeValue;
 
-use crate::plan::document::form::{LINE, word};
-use crate::plan::document::{Entry, Form, Reader, Section, Word, entries, section};
+use crate::base::words;
+use crate::plan::document::form::{LINE, TEXTS, word};
+use crate::plan::document::{Entry, Form, Reader, Section, Word, entries, find, section};
 
 /// How the values of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -31,6 +33,9 @@ pub struct Metrics {
     pub(crate) reduce: Vec<(String, Reduction)>,
     /// The name whose value weighs a rank's line.
     pub(crate) weight: Option<String>,
+    /// Regular expressions over the lines that a program prints; their named groups are metrics.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) output: Vec<String>,
     /// The least and the greatest possible value of a name. Readers of results take them from the plan; no trial depends on them.
     #[serde(skip)]
     pub(crate) bounds: Vec<(String, [f64; 2])>,
@@ -72,6 +77,8 @@ pub(crate) static METRICS: Section<Metrics> = section!("`[metrics]`", Metrics:
         "how a name is reduced: `mean`, `sum`, `min`, `max`, `variance`";
     "weight" => weight: LINE, "none",
         "the name that weighs means and variances: the number of samples behind a line";
+    "output" => output: OUTPUT, "none",
+        "what to search in the lines that a program prints: a [regular expression](#printed) with a named group for each metric, such as `'acc: (?<acc>[0-9.]+)'`, or a list of them";
     "bounds" => bounds: BOUNDS, "by its name",
         "the least and the greatest possible value of a name, such as `{ accuracy = [0, 1], cost = [0, inf] }`: [intervals](answers.md#bounds) stay within them";
 );
@@ -94,6 +101,46 @@ const REDUCTIONS: Form<Vec<(String, Reduction)>> = Form {
     },
     schema: || json!({ "type": "object", "additionalProperties": (word::<Reduction>().schema)() }),
 };
+
+/// Regular expressions that name metrics.
+const OUTPUT: Form<Vec<String>> = Form {
+    read: |reader, entry| {
+        let texts: Vec<(String, usize)> = match entry.item.get_ref() {
+            DeValue::String(text) => vec![(text.to_string(), entry.at)],
+            _ => {
+                let texts = (TEXTS.read)(reader, entry)?;
+                let items = reader.list(entry, "a string or a list of strings")?;
+                texts.into_iter().zip(items.iter().map(|item| item.span().start)).collect()
+            }
+        };
+        for (text, at) in &texts {
+            if let Some(sentence) = fault_of(text) {
+                let hint = "write a group for each metric, in single quotes: `output = 'acc: (?<acc>[0-9.]+)'`";
+                reader.wrong(*at, sentence, hint);
+            }
+        }
+        Some(texts.into_iter().map(|(text, _)| text).collect())
+    },
+    schema: || json!({ "anyOf": [{ "type": "string" }, (TEXTS.schema)()] }),
+};
+
+/// Why a text is no pattern of metrics.
+fn fault_of(text: &str) -> Option<String> {
+    let shown = words::short(text, 60);
+    match Regex::new(text) {
+        Err(error) => {
+            // The last line of several says what is wrong.
+            let error = error.to_string();
+            let line = error.lines().last().unwrap_or_default();
+            let why = line.trim_start_matches("error: ");
+            Some(format!("`{shown}` is not a regular expression: {why}"))
+        }
+        Ok(pattern) if pattern.capture_names().flatten().next().is_none() => {
+            Some(format!("`{shown}` names no metric: it has no named group"))
+        }
+        Ok(_) => None,
+    }
+}
 
 /// Names with their bounds.
 const BOUNDS: Form<Vec<(String, [f64; 2])>> = Form {
@@ -132,15 +179,21 @@ const BOUNDS: Form<Vec<(String, [f64; 2])>> = Form {
     },
 };
 
-/// Reads `[metrics]`. Reductions without `sync = "mpi"` are reported.
-pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Metrics {
+/// Reads `[metrics]` of a plan with or without a command. Reductions without `sync = "mpi"` are reported.
+pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, has_command: bool) -> Metrics {
     let mut metrics = Metrics::default();
     let n_before = reader.n_faults();
     let written = METRICS.read(reader, Some(entry), &mut metrics);
-    let needs_mpi = written.iter().rfind(|entry| !matches!(entry.key, "sync" | "bounds"));
+    let needs_mpi =
+        written.iter().rfind(|entry| !matches!(entry.key, "sync" | "bounds" | "output"));
     if let (Some(entry), false, true) = (needs_mpi, metrics.mpi, reader.n_faults() == n_before) {
         let hint = "add `sync = \"mpi\"`, or leave this out";
         reader.wrong(entry.at, "metrics are reduced over ranks only with `sync = \"mpi\"`", hint);
+    }
+    if let Some(entry) = find(&written, "output").filter(|_| !has_command) {
+        let sentence = format!("`{}` is for a command, and the plan has none", entry.key);
+        let hint = "remove it: a function returns its result, and `[train]` reports its metrics";
+        reader.wrong(entry.at, sentence, hint);
     }
     metrics
 }
@@ -148,7 +201,7 @@ pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::testing::{check_faults, plan};
+    use crate::plan::testing::{check_faults, check_plan_faults, plan};
 
     #[test]
     fn reductions_have_names() {
@@ -180,6 +233,40 @@ hint: write the least and the greatest value, like `[0, 1]` or `[0, inf]`
 error: the bounds of `b` are no two numbers in ascending order
   plan.toml:5: bounds = { acc = [1, 0], b = [0] }
 hint: write the least and the greatest value, like `[0, 1]` or `[0, inf]`",
+        );
+    }
+
+    #[test]
+    fn patterns_are_read_and_wrong_ones_are_refused_with_their_place() {
+        let one = plan(r"metrics.output = 'acc: (?<acc>\S+)'");
+        assert_eq!(one.run.metrics.output, [r"acc: (?<acc>\S+)"]);
+        let two = plan(r"metrics.output = ['acc: (?P<acc>\S+)', '(?<val.loss>.)']");
+        assert_eq!(two.run.metrics.output.len(), 2);
+        let hint = "hint: write a group for each metric, in single quotes: `output = 'acc: (?<acc>[0-9.]+)'`";
+        check_faults(
+            "[metrics]\noutput = [\n'acc: (?<acc>.)',\n'loss: (.)',\n'a(?<b>']",
+            &format!(
+                "`loss: (.)` names no metric: it has no named group
+  plan.toml:7: 'loss: (.)',
+{hint}
+error: `a(?<b>` is not a regular expression: unclosed group
+  plan.toml:8: 'a(?<b>']
+{hint}"
+            ),
+        );
+        check_faults(
+            "metrics.output = 'x'",
+            &format!(
+                "`x` names no metric: it has no named group
+  plan.toml:4: metrics.output = 'x'
+{hint}"
+            ),
+        );
+        check_plan_faults(
+            "version = 1\nsweep.name = \"s\"\nrun.function = \"f\"\nmetrics.output = '(?<x>.)'",
+            "`output` is for a command, and the plan has none
+  plan.toml:4: metrics.output = '(?<x>.)'
+hint: remove it: a function returns its result, and `[train]` reports its metrics",
         );
     }
 

@@ -22,6 +22,7 @@ use crate::run::worker::process::child::{self, Happening, Termination};
 use crate::run::worker::process::meter::Meter;
 use crate::run::worker::process::output;
 use crate::run::worker::process::prepare::{self, Prepared, prepare};
+use crate::run::worker::process::printed::Part;
 use crate::run::worker::process::program::{self, LOST_PEERS, Program};
 use crate::run::worker::ranks::gather::Crew;
 use crate::run::worker::ranks::granted;
@@ -38,6 +39,9 @@ use crate::sweep::tree::records::{End, Event, Outcome, Start, Used};
 
 /// Why a program may have failed that reports no reason itself.
 const NO_ROOM: &str = "the disk of the results was full when it ended";
+
+/// What the lines of rank 0 begin with in the log of several ranks.
+const RANK_0: &str = "[rank 0] ";
 
 /// How much later than a signal to stop the loss of a rank may be noticed that was its reason: srun stops the ranks that
 /// are left when it has lost one.
@@ -150,6 +154,9 @@ impl Attempt<'_> {
         let log_path = job.tree.log(job.row.id, self.recorder.run);
         let log = room::wait(job, self.signals, |_| open_log(&log_path))
             .map_err(|error| NotStarted::Failed(error, 4))?;
+        let from = log.metadata().map_or(0, |about| about.len());
+        let prefix = if world > 1 { RANK_0 } else { "" };
+        prepared.follow(&job.head, Part { log: &log_path, from, prefix });
         let at = clock::awake();
         let is_synced = prepared.sync.is_some();
         if is_synced {
@@ -168,7 +175,7 @@ impl Attempt<'_> {
         let log = Arc::new(Mutex::new(log));
         let sink = Arc::clone(&log);
         let piped = output::pipe_lines(&mut program.child, move |text| {
-            output::write_line(&sink, "[rank 0] ", text);
+            output::write_line(&sink, RANK_0, text);
         });
         let readers = piped.map_err(|fault| {
             process::kill_group(&program.child, Signal::SIGKILL);

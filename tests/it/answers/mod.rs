@@ -8,6 +8,7 @@ mod index;
 mod logs;
 mod looks_done;
 mod plot;
+mod printed;
 mod recorded;
 mod report;
 mod report_serve;

@@ -13,6 +13,7 @@ pub(crate) mod memory;
 pub(crate) mod meter;
 pub(super) mod output;
 pub(crate) mod prepare;
+pub(crate) mod printed;
 pub mod program;
 pub(crate) mod scratch;
 pub(crate) mod starting;

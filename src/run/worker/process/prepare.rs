@@ -24,6 +24,7 @@ use crate::run::worker::process::container::{self, Inside};
 use crate::run::worker::process::expected::Expected;
 use crate::run::worker::process::gpu_samples::Sampler;
 use crate::run::worker::process::memory::Memory;
+use crate::run::worker::process::printed::{Part, Printed};
 use crate::run::worker::process::scratch::Scratch;
 use crate::run::worker::process::{heavy, launch, starting};
 use crate::sweep::attempt::exit::Exit;
@@ -57,6 +58,8 @@ pub(crate) struct Prepared {
     pub(crate) memory: Memory,
     /// What must be there in the end.
     expected: Expected,
+    /// Finds metrics in what it prints, where the plan has patterns.
+    printed: Option<Printed>,
 }
 
 /// The variable that says when a program must have ended, in seconds since the epoch.
@@ -107,10 +110,16 @@ impl Prepared {
         }
     }
 
-    /// The new metric lines of the program, a megabyte at most, and the new samples of its GPUs. With `last` nothing
-    /// will follow.
+    /// Searches the program's output in this part of a log for the metrics of a plan.
+    pub(crate) fn follow(&mut self, head: &Head, part: Part<'_>) {
+        self.printed = Printed::of(&head.run.metrics.output, part);
+    }
+
+    /// The new metric lines of the program, a megabyte at most, what it has printed, and the new samples of its GPUs. With
+    /// `last` nothing will follow.
     pub(crate) fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
         let mut rows = self.scratch.take_metrics(last);
+        rows.extend(self.printed.as_mut().map(|printed| printed.take(last)).unwrap_or_default());
         rows.extend(self.take_samples(last));
         rows.iter().for_each(|row| self.expected.see(row));
         rows
@@ -128,7 +137,7 @@ impl Prepared {
 
     /// Whether there are more of them than the next call takes.
     pub(crate) fn has_more_metrics(&self) -> bool {
-        self.scratch.has_more_metrics()
+        self.scratch.has_more_metrics() || self.printed.as_ref().is_some_and(Printed::has_more)
     }
 
     /// Only the samples of these.
@@ -283,6 +292,7 @@ pub(crate) fn prepare_in(
     Ok(Prepared {
         setup: set_up(job, &argv, &scratch)?,
         expected: Expected::of(&head.run.expect, (params, &extra), &workdir)?,
+        printed: None,
         gpus: Sampler::start(job, &env),
         is_trainer: head.run.train.is_some(),
         memory: Memory::watch(),

@@ -1,6 +1,7 @@
 //! A slot of an agent: one trial at a time, with its cores, its devices, its private folder and its log.
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -15,6 +16,7 @@ use crate::run::pull::places::guard::MARK;
 use crate::run::pull::places::{AttemptId, Exited, Order, Place, Remains, Role, Running, Sheet};
 use crate::run::worker::process::meter::Meter;
 use crate::run::worker::process::prepare::{Prepared, notice_at, prepare_in};
+use crate::run::worker::process::printed::Part;
 use crate::run::worker::process::scratch::Scratch;
 use crate::run::worker::process::starting;
 use crate::run::worker::{Job, derive_rank, hooks};
@@ -116,9 +118,12 @@ impl Slot {
         Ok(all)
     }
 
+    fn log_path(&self) -> PathBuf {
+        self.job.tree.agent_file(&self.agent, &format!("{}.log", self.number))
+    }
+
     fn open_log(&self) -> Result<File> {
-        let ending = format!("{}.log", self.number);
-        disk::open_to_append(&self.job.tree.agent_file(&self.agent, &ending))
+        disk::open_to_append(&self.log_path())
     }
 
     /// The slot's log, opened where it is not.
@@ -200,13 +205,15 @@ impl Place for Slot {
         &mut self,
         role: Role,
         run: (u32, u64),
-        prepared: Prepared,
+        mut prepared: Prepared,
     ) -> Result<(), (Role, anyhow::Error)> {
         let log = match self.log.take().map_or_else(|| self.open_log(), Ok) {
             Ok(log) => log,
             Err(error) => return Err((role, error)),
         };
         let from = log.metadata().map(|m| m.len()).unwrap_or(0);
+        let path = self.log_path();
+        prepared.follow(&self.job.head, Part { log: &path, from, prefix: "" });
         let Prepared { env, workdir, .. } = &prepared;
         let argv = prepared.words();
         let mut meter = Meter::begin(self.beside, false);
@@ -336,7 +343,7 @@ impl Place for Slot {
     }
 
     fn tail(&self, log: Option<(u64, u64)>) -> String {
-        let path = self.job.tree.agent_file(&self.agent, &format!("{}.log", self.number));
+        let path = self.log_path();
         log.map_or_else(String::new, |part| hooks::tail_of_part(&path, part))
     }
 
