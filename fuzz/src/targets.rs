@@ -40,6 +40,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("tree", tree::trees, &["\0\0\0\x10{\"format\":2}", "\x01\x03\0\x20{\"event\":\"take\",\"units\":[]}", "\0\x06\0\x09{\"a\": 1}\n\x08\0\x03abc"]),
     target("damage", tree::damage, &["\0\x01\0\x10\x03", "\x01\x05\0\x20\x01", "\0\x43\0\x40\0", "\x01\x49\0\x40\0\x02\0\0\x05"]),
     target("metrics", wire::metrics, &["{\"step\": 1, \"loss\": -nan(0x8), \"x\": [1.5e3, .5, +5, 1.0D+05]}\n{\"a\": 1.#QNAN, \"b\": \"n\\\"an\"}\n", "0.5", "[1, NaN]"]),
+    target("metric-file", wire::metric_files, &["{\"acc\": 0.5, \"loss\": NaN}", "[{\"a\": 1}, 2]", "0.25\n", "epoch,acc\n1,0.5\n2,\n", "a\tb\n\"1\"\tnan\n"]),
     target("sync-request", wire::requests, &[HELLO, GATHER, GATHER_MAP, REDUCE, "\x0e\0\0\0{\"op\":\"hello\"}"]),
     target("sync-answer", wire::answers, &[ANSWER, "{\"ok\":false,\"error\":\"a rank\"}\n", "{\"ok\":true,\"rank\":0,\"world\":2,\"version\":\"1\"}\n"]),
     target("meeting", wire::meeting, &[UP, DOWN, "{\"token\":\"abc\",\"port\":4711,\"addrs\":[\"127.0.0.1\",\"::1\"]}\n"]),

@@ -1,11 +1,13 @@
 //! What processes say to each other, and lines of running programs.
 
 use std::io::Cursor;
+use std::path::Path;
 
 use hpcsweep::run::sync::frame::{Answer, Request};
 use hpcsweep::run::sync::peers::Alone;
 use hpcsweep::run::sync::serve::serve_one;
 use hpcsweep::run::worker::process::lines::parse_lenient;
+use hpcsweep::run::worker::process::written::parse;
 use hpcsweep::run::worker::ranks::peers::{self, Down, Up};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -76,6 +78,14 @@ pub(crate) fn metrics(bytes: &[u8]) {
         }
         let text = serde_json::to_vec(&value).expect("it is JSON");
         assert_eq!(parse_lenient(&text), Some(value));
+    }
+}
+
+/// Files of metrics that programs leave.
+pub(crate) fn metric_files(bytes: &[u8]) {
+    for name in ["a.json", "a.csv", "a.tsv"] {
+        let found = parse(bytes, Path::new(name));
+        assert!(found.n_odd <= 1 + bytes.len() as u64);
     }
 }
 

@@ -72,10 +72,11 @@ pub(super) fn check_command(
         return;
     }
     // The remaining errors are types: `lr * 2` of a text, an index that does not exist.
-    let hooks_and_expect = run.hooks.all().chain([("expect", &run.expect[..])]);
-    let hooks = hooks_and_expect.map(|(what, argv)| CommandTemplate::named(what, argv, &[]));
+    let others = [("expect", &run.expect[..]), ("file", &run.metrics.file[..])];
+    let others =
+        run.hooks.all().chain(others).map(|(what, argv)| CommandTemplate::named(what, argv, &[]));
     let parsed: Result<Vec<_>, _> =
-        std::iter::once(CommandTemplate::new(run)).chain(hooks).collect();
+        std::iter::once(CommandTemplate::new(run)).chain(others).collect();
     let templates = match parsed {
         Ok(templates) => templates,
         Err(mut fault) => {
@@ -99,7 +100,7 @@ pub(super) fn check_command(
     }
 }
 
-/// The templates of `[run]`, `[hooks]` and `[train]` with their keys and their places.
+/// The templates of `[run]`, `[metrics]`, `[hooks]` and `[train]` with their keys and their places.
 fn templates(run: &Run, places: &Places) -> Vec<(String, Template, usize)> {
     let commands =
         run.command.iter().enumerate().map(|(i, text)| (argument_name("command", i), text));
@@ -108,7 +109,10 @@ fn templates(run: &Run, places: &Places) -> Vec<(String, Template, usize)> {
         argv.iter().enumerate().map(move |(i, text)| (argument_name(what, i), text))
     });
     let expect = run.expect.iter().enumerate().map(|(i, text)| (argument_name("expect", i), text));
-    let texts = commands.chain(env).chain(expect).chain(hooks).zip(places.of_commands());
+    let files = run.metrics.file.iter().enumerate();
+    let files = files.map(|(i, text)| (argument_name("file", i), text));
+    let texts =
+        commands.chain(env).chain(expect).chain(files).chain(hooks).zip(places.of_commands());
     let named_templates = texts.map(|((what, text), at)| (what, Template::new(text), at));
     named_templates.chain(crate::plan::sections::train::templates(run, places)).collect()
 }

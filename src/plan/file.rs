@@ -83,7 +83,10 @@ pub(super) const TABLES: &[(&str, &str)] = &[
     ("sweep", "the sweep's name and where its results lie"),
     ("run", "the command of every trial"),
     ("train", "instead of a command: a model that hpcsweep trains itself"),
-    ("metrics", "metrics in what programs print, and what becomes of those of several ranks"),
+    (
+        "metrics",
+        "metrics in what programs print and leave, and what becomes of those of several ranks",
+    ),
     ("hooks", "programs that are called when trials end"),
     ("resources", "what a trial asks of a scheduler"),
     ("schedule", "how trials become jobs"),
@@ -156,7 +159,8 @@ pub fn parse_with(text: &str, name: &str, files: Files<'_>) -> anyhow::Result<Pl
     let mut places = Places::default();
     let mut run = run::read(&mut reader, find("run"), find("train"), &mut places);
     let has_command = run.as_ref().is_none_or(|run| !run.command.is_empty());
-    let metrics = find("metrics").map(|entry| metrics::read(&mut reader, entry, has_command));
+    let metrics =
+        find("metrics").map(|entry| metrics::read(&mut reader, entry, has_command, &mut places));
     if let (Some(run), Some(metrics)) = (&mut run, metrics) {
         run.metrics = metrics;
     }

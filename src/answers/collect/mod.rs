@@ -235,7 +235,7 @@ pub(crate) struct Line {
 
 /// What to do where no trial has logged a metric.
 const NO_METRIC: &str = "no trial has recorded any metric: programs write JSON lines to the file `$HPCSWEEP_METRICS`, or \
-    `[metrics] output` in the plan finds numbers in what they print";
+    `[metrics] output` in the plan finds numbers in what they print, `[metrics] file` in files that they leave";
 
 /// Trials that are read at once: their records are freed when they have become rows.
 const CHUNK: usize = 1 << 14;

@@ -7,6 +7,7 @@ use toml::de::DeValue;
 use crate::base::words;
 use crate::plan::document::form::{LINE, TEXTS, word};
 use crate::plan::document::{Entry, Form, Reader, Section, Word, entries, find, section};
+use crate::plan::templates::places::Places;
 
 /// How the values of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -36,6 +37,9 @@ pub struct Metrics {
     /// Regular expressions over the lines that a program prints; their named groups are metrics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) output: Vec<String>,
+    /// Paths of files with metrics; they may hold Tera expressions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) file: Vec<String>,
     /// The least and the greatest possible value of a name. Readers of results take them from the plan; no trial depends on them.
     #[serde(skip)]
     pub(crate) bounds: Vec<(String, [f64; 2])>,
@@ -79,6 +83,8 @@ pub(crate) static METRICS: Section<Metrics> = section!("`[metrics]`", Metrics:
         "the name that weighs means and variances: the number of samples behind a line";
     "output" => output: OUTPUT, "none",
         "what to search in the lines that a program prints: a [regular expression](#printed) with a named group for each metric, such as `'acc: (?<acc>[0-9.]+)'`, or a list of them";
+    "file" => file: FILE, "none",
+        "the path of a file with metrics [that a program leaves](#left), such as `\"{{ trial.work_dir }}/results.json\"`, or a list of them";
     "bounds" => bounds: BOUNDS, "by its name",
         "the least and the greatest possible value of a name, such as `{ accuracy = [0, 1], cost = [0, inf] }`: [intervals](answers.md#bounds) stay within them";
 );
@@ -105,14 +111,7 @@ const REDUCTIONS: Form<Vec<(String, Reduction)>> = Form {
 /// Regular expressions that name metrics.
 const OUTPUT: Form<Vec<String>> = Form {
     read: |reader, entry| {
-        let texts: Vec<(String, usize)> = match entry.item.get_ref() {
-            DeValue::String(text) => vec![(text.to_string(), entry.at)],
-            _ => {
-                let texts = (TEXTS.read)(reader, entry)?;
-                let items = reader.list(entry, "a string or a list of strings")?;
-                texts.into_iter().zip(items.iter().map(|item| item.span().start)).collect()
-            }
-        };
+        let texts = texts(reader, entry)?;
         for (text, at) in &texts {
             if let Some(sentence) = fault_of(text) {
                 let hint = "write a group for each metric, in single quotes: `output = 'acc: (?<acc>[0-9.]+)'`";
@@ -121,8 +120,28 @@ const OUTPUT: Form<Vec<String>> = Form {
         }
         Some(texts.into_iter().map(|(text, _)| text).collect())
     },
-    schema: || json!({ "anyOf": [{ "type": "string" }, (TEXTS.schema)()] }),
+    schema: text_or_texts,
 };
+
+/// Paths, whose expressions are checked against the trials elsewhere.
+const FILE: Form<Vec<String>> = Form {
+    read: |reader, entry| Some(texts(reader, entry)?.into_iter().map(|(text, _)| text).collect()),
+    schema: text_or_texts,
+};
+
+fn text_or_texts() -> serde_json::Value {
+    json!({ "anyOf": [{ "type": "string" }, (TEXTS.schema)()] })
+}
+
+/// A text, or a list of them, with their places.
+fn texts(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Vec<(String, usize)>> {
+    if let DeValue::String(text) = entry.item.get_ref() {
+        return Some(vec![(text.to_string(), entry.at)]);
+    }
+    let texts = (TEXTS.read)(reader, entry)?;
+    let items = reader.list(entry, "a string or a list of strings")?;
+    Some(texts.into_iter().zip(items.iter().map(|item| item.span().start)).collect())
+}
 
 /// Why a text is no pattern of metrics.
 fn fault_of(text: &str) -> Option<String> {
@@ -180,17 +199,29 @@ const BOUNDS: Form<Vec<(String, [f64; 2])>> = Form {
 };
 
 /// Reads `[metrics]` of a plan with or without a command. Reductions without `sync = "mpi"` are reported.
-pub(crate) fn read(reader: &mut Reader<'_>, entry: &Entry<'_>, has_command: bool) -> Metrics {
+pub(crate) fn read(
+    reader: &mut Reader<'_>,
+    entry: &Entry<'_>,
+    has_command: bool,
+    places: &mut Places,
+) -> Metrics {
     let mut metrics = Metrics::default();
     let n_before = reader.n_faults();
     let written = METRICS.read(reader, Some(entry), &mut metrics);
     let needs_mpi =
-        written.iter().rfind(|entry| !matches!(entry.key, "sync" | "bounds" | "output"));
+        written.iter().rfind(|entry| !matches!(entry.key, "sync" | "bounds" | "output" | "file"));
     if let (Some(entry), false, true) = (needs_mpi, metrics.mpi, reader.n_faults() == n_before) {
         let hint = "add `sync = \"mpi\"`, or leave this out";
         reader.wrong(entry.at, "metrics are reduced over ranks only with `sync = \"mpi\"`", hint);
     }
-    if let Some(entry) = find(&written, "output").filter(|_| !has_command) {
+    if let Some(entry) = find(&written, "file") {
+        places.file = match entry.item.get_ref() {
+            DeValue::Array(items) => items.iter().map(|item| item.span().start).collect(),
+            _ => vec![entry.at],
+        };
+    }
+    let of_commands = ["output", "file"].into_iter().filter_map(|key| find(&written, key));
+    for entry in of_commands.filter(|_| !has_command) {
         let sentence = format!("`{}` is for a command, and the plan has none", entry.key);
         let hint = "remove it: a function returns its result, and `[train]` reports its metrics";
         reader.wrong(entry.at, sentence, hint);
@@ -267,6 +298,23 @@ error: `a(?<b>` is not a regular expression: unclosed group
             "`output` is for a command, and the plan has none
   plan.toml:4: metrics.output = '(?<x>.)'
 hint: remove it: a function returns its result, and `[train]` reports its metrics",
+        );
+    }
+
+    #[test]
+    fn files_hold_expressions_that_are_checked_against_the_trials() {
+        let one = plan("metrics.file = '{{ trial.work_dir }}/r-{{ x }}.json'\n[grid]\nx = [1]");
+        assert_eq!(one.run.metrics.file, ["{{ trial.work_dir }}/r-{{ x }}.json"]);
+        check_faults(
+            "[metrics]\nfile = ['a',\n'{{ y }}']\n[grid]\nx = [1]",
+            "`file[1]`: `y` is not a name of this plan
+  plan.toml:6: '{{ y }}']
+hint: did you mean `x`?",
+        );
+        check_faults(
+            "metrics.file = 1",
+            "`file` must be a list of strings, not an integer
+  plan.toml:4: metrics.file = 1",
         );
     }
 

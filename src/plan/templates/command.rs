@@ -114,7 +114,7 @@ impl CommandTemplate {
             env.push((name.clone(), text));
         }
         if !self.command.is_empty()
-            && self.what != "expect"
+            && !matches!(self.what, "expect" | "file")
             && argv.first().is_none_or(String::is_empty)
         {
             let name = argument_name(self.what, 0);

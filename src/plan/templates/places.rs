@@ -1,11 +1,13 @@
 //! Where the templates of a plan stand in its text.
 
-/// The byte offsets of the templates of `[run]`, `[hooks]` and `[train]`.
+/// The byte offsets of the templates of `[run]`, `[metrics]`, `[hooks]` and `[train]`.
 #[derive(Default)]
 pub(crate) struct Places {
     pub(crate) command: Vec<usize>,
     pub(crate) env: Vec<usize>,
     pub(crate) expect: Vec<usize>,
+    /// Those of `[metrics] file`.
+    pub(crate) file: Vec<usize>,
     /// Those of `finish`, then those of `error`.
     pub(crate) hooks: Vec<usize>,
     /// Dotted paths of `[train]` with their places, leaves and tables alike.
@@ -15,9 +17,10 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Those of the command, of the variables, of what is expected and of the hooks, in this order.
+    /// Those of the command, of the variables, of what is expected, of the files of metrics and of the hooks, in this order.
     pub(crate) fn of_commands(&self) -> impl Iterator<Item = usize> {
-        self.command.iter().chain(&self.env).chain(&self.expect).chain(&self.hooks).copied()
+        let metrics = self.expect.iter().chain(&self.file);
+        self.command.iter().chain(&self.env).chain(metrics).chain(&self.hooks).copied()
     }
 
     /// The place of a path of `[train]`, or of the nearest table around it.

@@ -1,4 +1,4 @@
-//! Metrics that programs print: found in their logs by the patterns of the plan, and the same as those that they report.
+//! Metrics that programs print, or leave in files: found where the plan says, and the same as those that they report.
 
 use serde_json::json;
 
@@ -56,6 +56,29 @@ fn a_trial_in_whose_log_nothing_is_found_is_doubtful() {
 }
 
 #[test]
+fn what_programs_leave_in_files_is_found_unless_it_was_there_before() {
+    for args in EXECUTORS {
+        let world = World::new();
+        let code = "cd \"$HPCSWEEP_WORK_DIR\"; x=$HPCSWEEP_PARAM_X
+            echo \"{\\\"acc\\\": 0.$x}\" >results.json
+            printf 'epoch,loss\\n1,0.5\\n2,0.%s\\n' $x >log.csv";
+        let folder = "{{ trial.work_dir }}";
+        let files = ["results.json", "log.csv", "missing"].map(|f| format!("'{folder}/{f}'"));
+        world.write("stale.txt", "1");
+        let rest = format!(
+            "expect = ['acc']\n[grid]\nx = [2, 3]\n[metrics]\nfile = [{}, 'stale.txt']\n",
+            files.join(", ")
+        );
+        world.write("plan.toml", &shell(code, &rest));
+        world.run(args).ok();
+        assert_eq!(world.column("acc"), ["0.2", "0.3"]);
+        assert_eq!(world.column("loss"), ["0.2", "0.3"]);
+        assert_eq!(world.column("loss.max"), ["0.5", "0.5"]);
+        assert_eq!(world.column("stale"), ["null", "null"]);
+    }
+}
+
+#[test]
 fn of_several_ranks_the_output_of_rank_0_counts() {
     let world = World::new();
     let code = "echo acc=$RANK.5; echo \"acc=3$RANK\"; echo 1 >$HPCSWEEP_RESULT";
@@ -71,7 +94,7 @@ fn best_says_how_metrics_reach_it_where_there_are_none() {
     world.local(&shell("true", "[grid]\nx = [1, 2]\n"), &["-q"]).ok();
     let ran = world.run(&["best", "-m", "acc", "--max"]);
     assert_eq!(ran.code, 2);
-    for word in ["`$HPCSWEEP_METRICS`", "`[metrics] output`"] {
+    for word in ["`$HPCSWEEP_METRICS`", "`[metrics] output`", "`[metrics] file`"] {
         assert!(ran.err.contains(word), "{}", ran.whole());
     }
 }

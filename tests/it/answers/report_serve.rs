@@ -248,7 +248,7 @@ fn a_port_that_is_taken_and_a_request_that_makes_no_sense_are_said() {
     assert_eq!(world.run(&["report", "--serve=0"]).code, 2);
     assert_eq!(
         world.run(&["report", "--serve", "--metric", "los", "--min"]).whole(),
-        "error: no trial has a metric `los`\nhint: no trial has recorded any metric: programs write JSON lines to the file `$HPCSWEEP_METRICS`, or `[metrics] output` in the plan finds numbers in what they print\nexit code 2\n"
+        "error: no trial has a metric `los`\nhint: no trial has recorded any metric: programs write JSON lines to the file `$HPCSWEEP_METRICS`, or `[metrics] output` in the plan finds numbers in what they print, `[metrics] file` in files that they leave\nexit code 2\n"
     );
     assert!(!world.exists("report.html"));
 }

@@ -17,3 +17,4 @@ pub(crate) mod printed;
 pub mod program;
 pub(crate) mod scratch;
 pub(crate) mod starting;
+pub mod written;

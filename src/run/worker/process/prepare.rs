@@ -26,6 +26,7 @@ use crate::run::worker::process::gpu_samples::Sampler;
 use crate::run::worker::process::memory::Memory;
 use crate::run::worker::process::printed::{Part, Printed};
 use crate::run::worker::process::scratch::Scratch;
+use crate::run::worker::process::written::Written;
 use crate::run::worker::process::{heavy, launch, starting};
 use crate::sweep::attempt::exit::Exit;
 use crate::sweep::tree::records::GpuUsage;
@@ -60,6 +61,8 @@ pub(crate) struct Prepared {
     expected: Expected,
     /// Finds metrics in what it prints, where the plan has patterns.
     printed: Option<Printed>,
+    /// Finds metrics in the files that it leaves.
+    written: Written,
 }
 
 /// The variable that says when a program must have ended, in seconds since the epoch.
@@ -120,6 +123,9 @@ impl Prepared {
     pub(crate) fn take_metrics(&mut self, last: bool) -> Vec<Map<String, Value>> {
         let mut rows = self.scratch.take_metrics(last);
         rows.extend(self.printed.as_mut().map(|printed| printed.take(last)).unwrap_or_default());
+        if last {
+            rows.extend(self.written.take());
+        }
         rows.extend(self.take_samples(last));
         rows.iter().for_each(|row| self.expected.see(row));
         rows
@@ -293,6 +299,10 @@ pub(crate) fn prepare_in(
         setup: set_up(job, &argv, &scratch)?,
         expected: Expected::of(&head.run.expect, (params, &extra), &workdir)?,
         printed: None,
+        written: match job.rank.rank {
+            0 => Written::of(&head.run.metrics.file, (params, &extra), &workdir)?,
+            _ => Written::default(),
+        },
         gpus: Sampler::start(job, &env),
         is_trainer: head.run.train.is_some(),
         memory: Memory::watch(),

@@ -372,4 +372,5 @@ pub(crate) fn names_folders(head: &Head) -> bool {
     run.train.is_some()
         || run.command.iter().any(asks)
         || run.env.iter().any(|(_, text)| asks(text))
+        || run.metrics.file.iter().any(asks)
 }
