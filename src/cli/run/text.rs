@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// The word with its places filled in from left to right, each once.
+    /// The word with its places filled in from left to right, each once; `${}` is a shell's.
     fn filled(word: &str, line: &str, values: &BTreeMap<&str, &str>) -> String {
         let (mut text, mut unread) = (String::new(), word);
         while let Some(letter) = unread.chars().next() {
@@ -231,7 +231,8 @@ mod tests {
                 continue;
             }
             let place = std::iter::once(("{}", line)).chain(values.iter().map(|(k, v)| (*k, *v)));
-            match place.into_iter().find(|(place, _)| unread.starts_with(place)) {
+            let of_shell = word[..word.len() - unread.len()].ends_with('$');
+            match place.into_iter().find(|(place, _)| !of_shell && unread.starts_with(place)) {
                 Some((place, value)) => {
                     text.push_str(value);
                     unread = &unread[place.len()..];
