@@ -309,7 +309,7 @@ hint: remove it: a function returns its result, and `[train]` reports its metric
             "[metrics]\nfile = ['a',\n'{{ y }}']\n[grid]\nx = [1]",
             "`file[1]`: `y` is not a name of this plan
   plan.toml:6: '{{ y }}']
-hint: did you mean `x`?",
+hint: known names: `params`, `sweep`, `trial` and `x`",
         );
         check_faults(
             "metrics.file = 1",

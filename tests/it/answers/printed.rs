@@ -74,7 +74,7 @@ fn what_programs_leave_in_files_is_found_unless_it_was_there_before() {
         assert_eq!(world.column("acc"), ["0.2", "0.3"]);
         assert_eq!(world.column("loss"), ["0.2", "0.3"]);
         assert_eq!(world.column("loss.max"), ["0.5", "0.5"]);
-        assert_eq!(world.column("stale"), ["null", "null"]);
+        assert!(!world.table(&[])[0].contains_key("stale"));
     }
 }
 
