@@ -231,8 +231,7 @@ mod tests {
                 continue;
             }
             let place = std::iter::once(("{}", line)).chain(values.iter().map(|(k, v)| (*k, *v)));
-            let of_shell = word[..word.len() - unread.len()].ends_with('$');
-            match place.into_iter().find(|(place, _)| !of_shell && unread.starts_with(place)) {
+            match place.into_iter().find(|(place, _)| unread.starts_with(place)) {
                 Some((place, value)) => {
                     text.push_str(value);
                     unread = &unread[place.len()..];
