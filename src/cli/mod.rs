@@ -190,11 +190,16 @@ fn run(args: Vec<OsString>, typed: Option<sheet::Write>, draw: Option<Draw>) -> 
     out::end_on_panic();
     signal::ignore_file_size();
     let verb = args.iter().skip(1).find(|arg| !arg.to_string_lossy().starts_with('-')).cloned();
+    let is_run = verb.as_deref().is_some_and(|verb| verb == "run");
+    let words = if is_run { args.clone() } else { Vec::new() };
     let matches = groups::grouped(Cli::command()).try_get_matches_from(args);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(mut error) => {
             name_other_option(verb.as_deref(), &mut error);
+            if error.kind() == clap::error::ErrorKind::UnknownArgument {
+                run::name_dashes(&words, &Cli::command(), &mut error);
+            }
             // clap prints help and version to standard output, usage faults to standard error.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });

@@ -36,10 +36,9 @@ impl FromStr for Which {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "each" => Ok(Self::Each),
-            _ => text
-                .parse()
-                .map(Self::Trial)
-                .map_err(|_| "write the number of a trial, or `each`".to_owned()),
+            _ => text.parse().map(Self::Trial).map_err(|_| {
+                "write the number of a trial, or `each`: `--smoke=0` before other words".to_owned()
+            }),
         }
     }
 }

@@ -6,12 +6,17 @@ pub(crate) enum Author {
     /// A person, as TOML.
     #[default]
     Person,
+    /// `hpcsweep run`, for a user who may give it other words, or edit the plan.
+    Run,
     /// The Python module, for a user who calls `Sweep.run` or `Sweep.submit`.
     Python,
 }
 
 /// How the plans of the Python module begin (`plan.py` there).
 const PYTHON: &str = "# Written by hpcsweep.Sweep:";
+
+/// How the plans of `hpcsweep run` begin.
+pub(crate) const RUN: &str = "# Written by hpcsweep run ";
 
 /// Keys of the plan that are arguments in Python, and what they are called there.
 const ARGUMENTS: [((&str, &str), &str); 12] = [
@@ -32,7 +37,11 @@ const ARGUMENTS: [((&str, &str), &str); 12] = [
 impl Author {
     /// The author of a plan with this text.
     pub(crate) fn from_text(text: &str) -> Self {
-        if text.starts_with(PYTHON) { Self::Python } else { Self::Person }
+        match text {
+            _ if text.starts_with(PYTHON) => Self::Python,
+            _ if text.starts_with(RUN) => Self::Run,
+            _ => Self::Person,
+        }
     }
 
     /// A key of a table, as its author finds it.
@@ -68,6 +77,7 @@ impl Author {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Person => "give this plan another `[sweep] name`",
+            Self::Run => "give this sweep another name: `hpcsweep run --name OTHER`",
             Self::Python => "give this sweep another path: `hpcsweep.Sweep(PATH)`",
         }
     }
@@ -80,6 +90,10 @@ mod tests {
     #[test]
     fn hints_name_what_the_author_of_a_plan_can_change() {
         let python = Author::from_text("# Written by hpcsweep.Sweep: a changed grid changes it.\n");
+        let run = Author::from_text(
+            "# Written by hpcsweep run 00: the same command continues the sweep.\n",
+        );
+        assert!(run == Author::Run && run.name().contains("--name OTHER"));
         assert_eq!((Author::from_text("version = 1\n"), python), (Author::Person, Author::Python));
         let check = |author: Author, table, key, expected: &str| {
             assert_eq!(author.set(table, key, "2"), expected);

@@ -47,4 +47,4 @@ pub(crate) use templates::engine::is_plain;
 pub(crate) use templates::known::{RESERVED_NAMES, spelled_out};
 pub(crate) use trial::{TaskId, Trial};
 pub use value::{Params, Value};
-pub(crate) use value::{float_text, variable_of};
+pub(crate) use value::{float_as_written, float_text, variable_of};

@@ -143,7 +143,7 @@ impl Run {
         let sentence =
             format!("the plan calls the function `{function}`, which only its own program can");
         let hint = match author() {
-            Author::Person => {
+            Author::Person | Author::Run => {
                 "start the program that has the function, or name it: `program` under `[run]`"
             }
             Author::Python => {

@@ -107,6 +107,29 @@ pub(crate) fn float_text(f: f64) -> String {
     text
 }
 
+/// The float that a text means, if its digits come back. A power of ten has a sign, or a point before it: `12e4` may be a name.
+pub(crate) fn float_as_written(text: &str) -> Option<f64> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite())?;
+    let (digits, power) = text.split_once(['e', 'E']).unwrap_or((text, ""));
+    let is_kept = match power {
+        "" => {
+            text.contains('.')
+                && [format!("{number}"), format!("{number:.1}")].contains(&text.to_owned())
+        }
+        _ => {
+            let significant = |text: &str| {
+                let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+                digits.trim_matches('0').to_owned()
+            };
+            let kept = format!("{number:e}");
+            let kept = kept.split('e').next().unwrap_or_default();
+            (power.starts_with(['-', '+']) || digits.contains('.'))
+                && significant(digits) == significant(kept)
+        }
+    };
+    is_kept.then_some(number)
+}
+
 /// Writes [`float_text`].
 ///
 /// # Errors

@@ -355,6 +355,7 @@ pub(crate) fn grow(
     templates: &Templates,
     site: &Site,
 ) -> Result<()> {
+    source.write_draft()?;
     let plan = &source.plan;
     let first = diff.known;
     let head = Head {

@@ -54,7 +54,12 @@ pub struct Source {
     pub(crate) moved: Option<PathBuf>,
     /// What was read of the tables of its sweep.
     memo: Memo,
+    /// Writes the file, where it is not written yet.
+    draft: Option<Draft>,
 }
+
+/// Writes a plan that was made on the command line.
+pub(crate) type Draft = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// The fault that a folder is no plan, with the plan of the sweep that is in it.
 fn of_folder(path: &Path) -> Fault {
@@ -113,7 +118,8 @@ impl Source {
     /// # Errors
     /// When the sweep's record of its part is damaged.
     pub(crate) fn new(path: PathBuf, text: String, plan: Plan) -> Result<Self> {
-        let mut source = Self { path, text, plan, part: None, moved: None, memo: Memo::default() };
+        let mut source =
+            Self { path, text, plan, part: None, moved: None, memo: Memo::default(), draft: None };
         for dir in [&source.folder(), source.tree().dir()] {
             if dir.to_str().is_none() {
                 let sentence =
@@ -125,6 +131,19 @@ impl Source {
         }
         source.narrow()?;
         Ok(source)
+    }
+
+    /// Has the plan written when its submission goes on, under the lock of the sweep: one that is refused changes no file.
+    pub(crate) fn write_with(&mut self, draft: Draft) {
+        self.draft = Some(draft);
+    }
+
+    /// Writes the plan, if it is not written yet.
+    ///
+    /// # Errors
+    /// Those of the draft.
+    fn write_draft(&self) -> Result<()> {
+        self.draft.as_ref().map_or(Ok(()), |draft| draft())
     }
 
     pub(crate) fn author(&self) -> Author {

@@ -54,7 +54,7 @@ impl Decided {
         let all = failed + cancelled + self.behind();
         let (are, them) = (if all == 1 { "is" } else { "are" }, they(all));
         let retry = match author {
-            Author::Person => "--retry",
+            Author::Person | Author::Run => "--retry",
             Author::Python => "retry=True",
         };
         let ended = ended.join(" and ");

@@ -31,8 +31,38 @@ enum Piece<'a> {
     All,
 }
 
-/// Replaces of GNU parallel that hpcsweep does not make.
-const OF_PARALLEL: [&str; 4] = ["{.}", "{/}", "{//}", "{/.}"];
+/// What GNU parallel puts in for these, and how a shell makes it of the line.
+const OF_PARALLEL: [(&str, &str); 7] = [
+    (".", "echo \"${1%.*}\""),
+    ("/", "echo \"${1##*/}\""),
+    ("//", "dirname \"$1\""),
+    ("/.", "name=${1##*/}; echo \"${name%.*}\""),
+    ("#", "echo \"$HPCSWEEP_TRIAL\""),
+    ("%", ""),
+    ("+", ""),
+];
+
+/// Refuses what GNU parallel replaces in braces, where lines are given as to it.
+fn refuse_of_parallel(before: &str, inside: &str) -> Result<(), Fault> {
+    let known = OF_PARALLEL.iter().find(|(form, _)| *form == inside).map(|(_, code)| *code);
+    let number = inside.trim_start_matches('-');
+    // Behind a letter or a bracket it is a number of repeats in a pattern.
+    let is_column = !number.is_empty()
+        && number.bytes().all(|b| b.is_ascii_digit())
+        && !before.ends_with(|c: char| c.is_alphanumeric() || "])._\\".contains(c));
+    let is_code = inside.len() > 1 && inside.starts_with('=') && inside.ends_with('=');
+    let code = match known {
+        _ if is_column => "set -- $1; echo \"$2\"",
+        Some(code) => code,
+        None if is_code => "echo \"$1\" | sed s/A/B/",
+        None => return Ok(()),
+    };
+    let hint = match code {
+        "" => "leave it out; where the program wants these braces, make them a value: `p='\"{...}\"'` and `{p}`".to_owned(),
+        code => format!("let a shell make it of the line: `bash -c '{code}' _ {{}}`"),
+    };
+    Err(Fault::request(format!("`{{{inside}}}` of GNU parallel is not replaced here")).hint(hint))
+}
 
 /// Stands for all parameters.
 const ALL: &str = "{args}";
@@ -42,10 +72,15 @@ pub(super) fn takes_line(argument: &str) -> bool {
     argument.contains("{}")
 }
 
+/// Whether the line stands in an argument by the name of its parameter.
+pub(super) fn names_line(argument: &str, parameter: &str) -> bool {
+    argument.contains(&format!("{{{parameter}}}"))
+}
+
 /// The command with its placeholders as templates.
 ///
 /// # Errors
-/// When a name in braces is nearly one of an axis, or a form is one of GNU parallel.
+/// When a name in braces is nearly one of a parameter, or a form is one of GNU parallel.
 pub(super) fn read(words: &[String], names: &Names<'_>) -> Result<Command, Fault> {
     let mut command = Command::default();
     for word in words {
@@ -81,14 +116,21 @@ fn pieces<'a>(word: &'a str, names: &Names<'a>) -> Result<Vec<Piece<'a>>, Fault>
         }
         let inside = &word[at..close];
         if let Some(parameter) = named(inside, names)? {
+            if !inside.is_empty()
+                && word[..open].ends_with('{')
+                && word[close + 1..].starts_with('}')
+            {
+                let sentence = format!("`{{{{{inside}}}}}` has the braces of a plan");
+                let hint = format!(
+                    "write `{{{inside}}}` for the value; for braces around it `{{ {{{inside}}} }}`"
+                );
+                return Err(Fault::request(sentence).hint(hint));
+            }
             pieces.extend((from < open).then(|| Piece::Text(&word[from..open])));
             pieces.push(Piece::Parameter(parameter));
             (from, at) = (close + 1, close + 1);
-        } else if names.input.is_some() && OF_PARALLEL.contains(&&word[open..=close]) {
-            let sentence =
-                format!("`{}` of GNU parallel is not replaced here", &word[open..=close]);
-            let hint = "let a shell cut the line: `bash -c 'echo \"${1%.*}\"' _ {}`";
-            return Err(Fault::request(sentence).hint(hint));
+        } else if names.input.is_some() {
+            refuse_of_parallel(&word[..open], inside)?;
         }
     }
     pieces.extend((from < word.len()).then(|| Piece::Text(&word[from..])));
@@ -100,6 +142,9 @@ fn named<'a>(inside: &str, names: &Names<'a>) -> Result<Option<&'a str>, Fault> 
     if inside.is_empty() {
         return Ok(names.input);
     }
+    if let Some(input) = names.input.filter(|input| *input == inside) {
+        return Ok(Some(input));
+    }
     if let Some(name) = names.axes.iter().find(|name| **name == inside) {
         return Ok(Some(name));
     }
@@ -108,9 +153,9 @@ fn named<'a>(inside: &str, names: &Names<'a>) -> Result<Option<&'a str>, Fault> 
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
     match nearest(name, names.axes.iter().copied()).filter(|_| is_name) {
         Some(near) => {
-            let sentence = format!("`{{{inside}}}` names no axis");
+            let sentence = format!("`{{{inside}}}` names no parameter");
             let hint = format!(
-                "did you mean `{{{near}}}`? If the program wants these braces, give the axis `{near}` another name"
+                "did you mean `{{{near}}}`? If the program wants these braces, give the parameter `{near}` another name"
             );
             Err(Fault::request(sentence).hint(hint))
         }
@@ -196,7 +241,8 @@ mod tests {
             ("{ print $1 } ${x} {a,b} }{ {", "{ print $1 } ${x} {a,b} }{ {"),
             ("${lr} ${lrr} ${} {lr}", "${lr} ${lrr} ${} {{ lr }}"),
             ("{{x}}{%y%}{#z#}", "{{ '{' }}{x}}{{ '{' }}%y%}{{ '{' }}#z#}"),
-            ("{{lr}}", "{{ '{' }}{{ lr }}}"),
+            ("{ {lr} } {input}", "{ {{ lr }} } {{ input }}"),
+            ("[0-9]{3} a{2} {,}", "[0-9]{3} a{2} {,}"),
             ("%s $HOME", "%s $HOME"),
         ] {
             assert_eq!(of(word), template, "{word}");
@@ -204,19 +250,36 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_nearly_an_axis_is_refused() {
+    fn a_name_that_is_nearly_a_parameter_is_refused() {
         for (word, sentence) in [
             (
                 "--x={lrr}",
-                "`{lrr}` names no axis |   in the command: --x={lrr} | hint: did you mean `{lr}`?",
+                "`{lrr}` names no parameter |   in the command: --x={lrr} | hint: did you mean `{lr}`?",
             ),
             (
                 "{{ lr }}",
-                "`{ lr }` names no axis |   in the command: {{ lr }} | hint: did you mean `{lr}`?",
+                "`{ lr }` names no parameter |   in the command: {{ lr }} | hint: did you mean `{lr}`?",
+            ),
+            (
+                "{{lr}}",
+                "`{{lr}}` has the braces of a plan |   in the command: {{lr}} | hint: write `{lr}`",
             ),
             ("{/.}", "`{/.}` of GNU parallel is not replaced here"),
+            ("{//}", "dirname \"$1\"' _ {}`"),
+            ("{/}", "echo \"${1##*/}\"' _ {}`"),
+            ("{.}", "echo \"${1%.*}\"' _ {}`"),
+            ("a/{1}.txt", "`{1}` of GNU parallel"),
+            ("{-1}", "`{-1}` of GNU parallel"),
+            ("{#}", "$HPCSWEEP_TRIAL"),
+            ("{%}", "leave it out"),
+            ("{+}", "leave it out"),
+            ("{= s/a/b/ =}", "`{= s/a/b/ =}` of GNU parallel"),
         ] {
             assert!(of(word).contains(sentence), "{}", of(word));
         }
+        // Without lines a program may want them.
+        let names = Names { axes: vec!["lr"], input: None };
+        let words = ["{1}", "{#}", "{%}", "{+}", "{= x =}", "{.}", "{/}"].map(str::to_owned);
+        assert_eq!(read(&words, &names).unwrap().used, BTreeSet::new());
     }
 }

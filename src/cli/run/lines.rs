@@ -44,13 +44,16 @@ impl Lines {
     pub(super) fn read(name: &str, bytes: &[u8], kind: Kind) -> Result<Self, Fault> {
         let at = |number: usize| format!("{name}, line {number}");
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let is_ended = bytes.ends_with(b"\n");
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let written: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
-        // Where each line has one, an editor of Windows wrote it; elsewhere it is a byte like others.
-        let is_of_windows = written.iter().all(|line| line.ends_with(b"\r"));
+        let is_of_windows = is_of_windows(name, &written, is_ended)?;
         let (mut lines, mut comments, mut notes) = (Vec::new(), 0u64, Vec::new());
         for (i, line) in written.iter().enumerate() {
-            let line = if is_of_windows { &line[..line.len() - 1] } else { line };
+            let line = match line.strip_suffix(b"\r") {
+                Some(line) if is_of_windows || line.is_empty() => line,
+                _ => line,
+            };
             let line = std::str::from_utf8(line).map_err(|_| {
                 Fault::request("a line is not UTF-8").at(at(i + 1)).hint(
                     "convert it (`iconv -f latin1 -t utf-8`), or rename the files that it names",
@@ -116,6 +119,28 @@ impl Lines {
     }
 }
 
+/// Whether lines end in a carriage return, as an editor of Windows writes them. Empty lines do not count, nor does a last line
+/// without an end.
+///
+/// # Errors
+/// When some do and others do not.
+fn is_of_windows(name: &str, lines: &[&[u8]], is_ended: bool) -> Result<bool, Fault> {
+    let has_return = |line: &&&[u8]| line.ends_with(b"\r");
+    let full = |line: &&&[u8]| !matches!(**line, b"" | b"\r");
+    let with = lines.iter().filter(full).filter(has_return).count() as u64;
+    let open = lines.last().filter(|last| !is_ended && full(last) && !last.ends_with(b"\r"));
+    let without = lines.iter().filter(full).count() as u64 - with - u64::from(open.is_some());
+    if with == 0 || without == 0 {
+        return Ok(with > 0);
+    }
+    let sentence = format!(
+        "{name} mixes ends of lines: {} with a carriage return (Windows), {} without",
+        count(with, "line"),
+        count(without, "line")
+    );
+    Err(Fault::request(sentence).hint("`sed -i 's/\\r$//' FILE` makes them all alike"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,19 +151,21 @@ mod tests {
 
     #[test]
     fn each_line_is_kept_byte_for_byte() {
-        let text = b"\xef\xbb\xbf a\tb \n\n#c\n  \nd\r\n{{ e }}%";
+        let text = b"\xef\xbb\xbf a\tb \n\n\r\n#c\n  \nd\rd\n{{ e }}%";
         let (lines, notes) = of(text, Kind::Value);
-        assert_eq!(lines, [" a\tb ", "#c", "  ", "d\r", "{{ e }}%"]);
+        assert_eq!(lines, [" a\tb ", "#c", "  ", "d\rd", "{{ e }}%"]);
         assert!(notes.is_empty(), "{notes:?}");
         let (lines, notes) = of(text, Kind::Command);
-        assert_eq!(lines, [" a\tb ", "d\r", "{{ e }}%"]);
+        assert_eq!(lines, [" a\tb ", "d\rd", "{{ e }}%"]);
         assert_eq!(notes, ["l.txt: 1 comment left out"]);
-        let (lines, notes) = of(b"a\r\n\r\nb\r\n", Kind::Value);
-        assert_eq!(lines, ["a", "b"]);
-        assert_eq!(
-            notes,
-            ["l.txt: its lines end as on Windows; the carriage returns are left out"]
-        );
+        for text in ["a\r\n\r\nb\r\n", "a\r\nb", "a\r\n\r\nb\r\n\n", "\na\r\nb\r"] {
+            let (lines, notes) = of(text.as_bytes(), Kind::Value);
+            assert_eq!(lines, ["a", "b"], "{text:?}");
+            assert_eq!(
+                notes,
+                ["l.txt: its lines end as on Windows; the carriage returns are left out"]
+            );
+        }
     }
 
     #[test]
@@ -147,7 +174,12 @@ mod tests {
         for (bytes, said) in [
             (b"a\n\xff\n".as_slice(), "a line is not UTF-8\n  l.txt, line 2"),
             (b"a\0b", "a line holds a NUL character, which no program can take\n  l.txt, line 1"),
-            (b"\n\n", "l.txt has no line to run"),
+            (
+                b"a\r\n\nb\nc\r\nd",
+                "l.txt mixes ends of lines: 2 lines with a carriage return (Windows), 1 line without\nhint: `sed -i 's/\\r$//' FILE`",
+            ),
+            (b"a\nb\r", "l.txt mixes ends of lines: 1 line with a carriage return"),
+            (b"\n\r\n", "l.txt has no line to run"),
             (b"", "l.txt has no line to run"),
             (
                 &long,

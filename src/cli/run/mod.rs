@@ -2,11 +2,14 @@
 
 mod axes;
 mod command;
+mod dashes;
 mod lines;
+mod own;
 mod text;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Result;
 
@@ -18,9 +21,9 @@ use crate::base::host::disk;
 use crate::base::words::ticked;
 use crate::plan::document::Word;
 use crate::plan::{Style, is_name, variable_of};
-use crate::submit::Source;
 use command::Names;
 use lines::{Kind, Lines};
+use own::Own;
 use text::{List, Wanted};
 
 /// Run a sweep in one line: write its plan, and submit it or run it on this machine
@@ -79,26 +82,41 @@ impl Request {
     }
 }
 
+pub(super) use dashes::name_dashes;
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
     let site = context.site()?;
     let (wanted, notes) = wanted(args)?;
-    let own = Own {
-        path: PathBuf::from(format!("{}.toml", wanted.name)),
-        text: wanted.text(),
-        list: wanted.list,
-    };
-    own.check(&wanted.name)?;
-    let source = own.source()?;
+    let own = Own::new(wanted);
+    if args.lines.as_deref() == Some(&*own.path) {
+        let sentence =
+            format!("`{}` holds the lines, and is where the plan would be", own.path.display());
+        return Err(Fault::request(sentence)
+            .hint("give the sweep another name: `--name OTHER`")
+            .into());
+    }
+    own.check()?;
+    let mut source = own.source()?;
     notes.iter().for_each(|note| context.out.say(note));
     if args.how.rehearses() && !args.how.json {
         context.out.say(&format!("would write {}:", own.named()));
         context.out.page(&own.text);
         context.out.page("\n");
     }
-    if !args.how.only_shows() {
-        own.write(context)?;
+    if args.how.only_shows() {
+        return submit::submit(source, &args.how, args.how.again(), &site, context);
     }
-    submit::submit(source, &args.how, args.how.again(), &site, context)
+    if own.is_there()? {
+        context.out.say(&format!("as before: {}", own.named()));
+        return submit::submit(source, &args.how, args.how.again(), &site, context);
+    }
+    let own = Arc::new(own);
+    let (draft, quiet) = (Arc::clone(&own), context.out.quiet);
+    source.write_with(Box::new(move || draft.write(quiet)));
+    let code = submit::submit(source, &args.how, args.how.again(), &site, context)?;
+    // A submission that adds nothing to the sweep has not written it.
+    own.write(context.out.quiet)?;
+    Ok(code)
 }
 
 /// What the command line asks for, and what its user may not expect of it.
@@ -111,10 +129,15 @@ fn wanted(args: &Args) -> Result<(Wanted, Vec<String>)> {
     if let Some(lines) = &lines {
         match lines.kind {
             Kind::Command => words = ["bash", "-c", "{}"].map(str::to_owned).to_vec(),
-            Kind::Value if !words.iter().any(|word| command::takes_line(word)) => {
-                words.push("{}".to_owned())
+            Kind::Value => {
+                let parameter = lines.kind.parameter();
+                let has_line = |word: &String| {
+                    command::takes_line(word) || command::names_line(word, parameter)
+                };
+                if !words.iter().any(has_line) {
+                    words.push("{}".to_owned());
+                }
             }
-            Kind::Value => {}
         }
     }
     let names = Names { axes: axes.iter().map(|axis| &*axis.name).collect(), input: parameter };
@@ -133,17 +156,16 @@ fn wanted(args: &Args) -> Result<(Wanted, Vec<String>)> {
         ));
     }
     if axes.is_empty() && lines.is_none() {
-        notes.push("one trial: the command has no axis (`lr=0.1,0.01`), and `{}` for lines of standard input is not in it".to_owned());
+        notes.push("one trial: there is no parameter (`lr=0.1,0.01`), and `{}` for lines of standard input is not in it".to_owned());
     }
     let name = name(args)?;
-    let list = lines.map(|lines| List {
-        parameter: lines.kind.parameter(),
-        file: text::list_file(&name),
-        text: lines.list(),
-    });
+    let list = lines.map(|lines| List::new(&name, lines.kind.parameter(), lines.list()));
     let (argv, style, requests) = (command.argv, args.args.clone(), args.request.keys()?);
     Ok((Wanted { name, argv, args: style, requests, axes, list }, notes))
 }
+
+/// How braces stay braces, for hints.
+const LITERAL: &str = "for braces that the program gets as they are write `p='\"{}\"'` before `--` and `{p}` in the command";
 
 /// The lines that trials are made of, if any. Standard input is read only if it is asked for: under cron, ssh or another program it
 /// may never end.
@@ -158,12 +180,18 @@ fn read_lines(args: &Args) -> Result<Option<Lines>> {
     let Some(file) = from else {
         if std::io::stdin().is_terminal() {
             return Err(Fault::request("the lines come from standard input, which is a terminal")
-                .hint("pipe them in (`ls data/* | hpcsweep run -- ./segment {}`), or name a file: `--lines FILE`")
+                .hint(format!("pipe them in (`ls data/* | hpcsweep run -- ./segment {{}}`), or name a file: `--lines FILE`; {LITERAL}"))
                 .into());
         }
         let bytes = disk::read_standard_input().map_err(|e| {
             Fault::request(format!("cannot read standard input: {}", disk::reason(&e)))
         })?;
+        if args.lines.is_none() && bytes.iter().all(|byte| b"\r\n".contains(byte)) {
+            let sentence = "standard input has no line, and `{}` in the command asks for lines";
+            return Err(Fault::request(sentence)
+                .hint(format!("pipe them in, one value a line; {LITERAL}"))
+                .into());
+        }
         return Ok(Some(Lines::read("standard input", &bytes, kind)?));
     };
     let name = file.display().to_string();
@@ -205,78 +233,5 @@ fn name(args: &Args) -> Result<String, Fault> {
         false => Err(Fault::request(format!("`{name}` cannot be the name of a sweep")).hint(
             "use letters, digits, `.`, `_` and `-`; at most 64 of them, the first a letter or digit",
         )),
-    }
-}
-
-/// The files of a plan that `run` writes.
-struct Own {
-    path: PathBuf,
-    text: String,
-    list: Option<List>,
-}
-
-impl Own {
-    /// The names of the files.
-    fn named(&self) -> String {
-        let list = self.list.as_ref().map(|list| format!(" and {}", list.file));
-        format!("{}{}", self.path.display(), list.unwrap_or_default())
-    }
-
-    /// Refuses to overwrite what `run` has not written, or a person has edited.
-    fn check(&self, name: &str) -> Result<()> {
-        let shown = self.path.display();
-        let file = text::list_file(name);
-        let plan = disk::read_if_there(&self.path)?;
-        let list = disk::read_if_there(Path::new(&file))?;
-        let names_list = plan.as_ref().is_some_and(|plan| plan.contains(&file));
-        let own_list = self.list.as_ref().map(|list| &list.text);
-        if own_list.is_some() && list.is_some() && list.as_ref() != own_list && !names_list {
-            let sentence = format!("`{file}` is there, and no plan of `hpcsweep run` names it");
-            let hint = "remove it, or choose another name with `--name OTHER`";
-            return Err(Fault::request(sentence).hint(hint).into());
-        }
-        let Some(plan) = plan else {
-            if !Path::new("results").join(name).join("sweep.json").is_file() {
-                return Ok(());
-            }
-            let sentence = format!("`results/{name}` has a sweep, and its plan is not `{shown}`");
-            let hint = "choose another name with `--name OTHER`, or put its plan back";
-            return Err(Fault::request(sentence).hint(hint).into());
-        };
-        let is_same = plan == self.text && (own_list.is_none() || list.as_ref() == own_list);
-        let marked_list = list.as_deref().filter(|_| names_list).unwrap_or("");
-        if is_same || text::is_own(&plan, marked_list) {
-            return Ok(());
-        }
-        let sentence = match text::is_of_run(&plan) {
-            true => format!("`{shown}` was edited, and this command would write it anew"),
-            false => format!("`{shown}` is there, and `hpcsweep run` did not write it"),
-        };
-        let hint = format!(
-            "`hpcsweep submit {shown}` runs it as it is, `--name OTHER` writes another plan"
-        );
-        Err(Fault::request(sentence).hint(hint).into())
-    }
-
-    /// The checked plan, from its text alone.
-    fn source(&self) -> Result<Source> {
-        let list = self.list.as_ref().map(|list| list.text.clone()).unwrap_or_default();
-        Source::of_new(&self.path, self.text.clone(), &move |_: &str| Ok(list.clone()))
-    }
-
-    fn write(&self, context: &Context) -> Result<()> {
-        if disk::read_if_there(&self.path)?.as_ref() == Some(&self.text) {
-            context.out.say(&format!("as before: {}", self.named()));
-            return Ok(());
-        }
-        if let Some(list) = &self.list {
-            disk::write_whole(Path::new(&list.file), list.text.as_bytes())?;
-        }
-        disk::write_whole(&self.path, self.text.as_bytes())?;
-        let shown = self.path.display();
-        context
-            .out
-            .say(&format!("wrote {}: edit it, then `hpcsweep submit {shown}`", self.named()));
-        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! The text of the plan that `run` writes, with a mark by which it knows its own plans again.
 
+use crate::plan::author::RUN;
 use crate::plan::toml_text;
 
 use super::axes::Axis;
@@ -26,8 +27,15 @@ pub(super) struct List {
     pub(super) text: String,
 }
 
-/// How the first line of these plans begins; the mark and a colon follow.
-const BEGIN: &str = "# Written by hpcsweep run ";
+impl List {
+    /// The list of a sweep. Its name says what is in it, so that a plan and its list always fit.
+    pub(super) fn new(sweep: &str, parameter: &'static str, text: String) -> Self {
+        Self { parameter, file: format!("{sweep}{LINES}{}.json", digest(&text, 8)), text }
+    }
+}
+
+/// What stands in the name of a list between that of its sweep and the digest of its text.
+const LINES: &str = ".lines-";
 
 impl Wanted {
     /// The plan.
@@ -78,37 +86,43 @@ impl Wanted {
                 text.push_str(&format!("{} = {values}\n", axis.name));
             }
         }
-        let list = self.list.as_ref().map_or("", |list| &list.text);
-        format!("{BEGIN}{}: the same command continues the sweep.\n{text}", mark(&text, list))
+        format!("{RUN}{}: the same command continues the sweep.\n{text}", mark(&text))
     }
 }
 
-/// The name of the file with the list that goes with a plan.
-pub(super) fn list_file(name: &str) -> String {
-    format!("{name}.lines.json")
+/// So many hexadecimal digits of the hash of a text.
+fn digest(text: &str, digits: usize) -> String {
+    blake3::hash(text.as_bytes()).to_hex().chars().take(digits).collect()
 }
 
-/// The mark of a plan without its first line, and of its list.
-fn mark(text: &str, list: &str) -> String {
-    let mut hasher = blake3::Hasher::new();
-    // The length says where the plan ends.
-    hasher
-        .update(&(text.len() as u64).to_le_bytes())
-        .update(text.as_bytes())
-        .update(list.as_bytes());
-    hasher.finalize().to_hex()[..16].to_owned()
+/// The mark of a plan without its first line. The name of a list in it stands for the list.
+fn mark(text: &str) -> String {
+    digest(text, 16)
 }
 
-/// Whether a plan was written by `run`, and neither it nor its list has changed since.
-pub(super) fn is_own(plan: &str, list: &str) -> bool {
+/// Whether a plan was written by `run`, and has not changed since.
+pub(super) fn is_own(plan: &str) -> bool {
     let Some((first, rest)) = plan.split_once('\n') else { return false };
-    let written = first.strip_prefix(BEGIN).and_then(|after| after.split(':').next());
-    written.is_some_and(|written| written == mark(rest, list))
+    let written = first.strip_prefix(RUN).and_then(|after| after.split(':').next());
+    written.is_some_and(|written| written == mark(rest))
+}
+
+/// The list that a plan of this sweep names, if `run` gave it its name.
+pub(super) fn list_of<'a>(plan: &'a str, sweep: &str) -> Option<&'a str> {
+    let named = |line: &'a str| line.strip_prefix("file = \"")?.strip_suffix('"');
+    let is_list =
+        |file: &&str| file.strip_prefix(sweep).is_some_and(|after| after.starts_with(LINES));
+    plan.lines().find_map(named).filter(is_list)
+}
+
+/// Whether a list is what its name says.
+pub(super) fn is_list(file: &str, text: &str) -> bool {
+    file.ends_with(&format!("{LINES}{}.json", digest(text, 8)))
 }
 
 /// Whether a plan was written by `run`, be it edited or not.
 pub(super) fn is_of_run(plan: &str) -> bool {
-    plan.starts_with(BEGIN)
+    plan.starts_with(RUN)
 }
 
 /// The name of a sweep after the program or script of its command.
@@ -165,15 +179,13 @@ mod tests {
             args: None,
             requests: Vec::new(),
             axes: Vec::new(),
-            list: Some(List {
-                parameter: "input",
-                file: "a.lines.json".to_owned(),
-                text: list.to_owned(),
-            }),
+            list: Some(List::new("a", "input", list.to_owned())),
         };
         let text = wanted("[1]").text();
-        assert!(is_own(&text, "[1]"));
-        assert!(!is_own(&text, "[2]") && !is_own(&(text.clone() + " "), "[1]") && !is_own("", ""));
+        assert!(is_own(&text) && !is_own(&(text.clone() + " ")) && !is_own(""));
+        let file = list_of(&text, "a").unwrap();
+        assert!(is_list(file, "[1]") && !is_list(file, "[2]"));
+        assert_eq!(list_of(&text, "b"), None);
         assert_ne!(text, wanted("[2]").text());
     }
 
@@ -194,7 +206,7 @@ mod tests {
             lines in proptest::collection::vec(any_text(), 1..4),
         ) {
             let lines: Vec<String> = lines.into_iter().filter(|line| !line.is_empty() && !line.contains('\n')).collect();
-            prop_assume!(!lines.is_empty() && !lines[0].starts_with('\u{feff}') && !lines.iter().all(|line| line.ends_with('\r')));
+            prop_assume!(!lines.is_empty() && !lines[0].starts_with('\u{feff}') && !lines.iter().any(|line| line.ends_with('\r')));
             let read = Lines::read("l", lines.join("\n").as_bytes(), Kind::Value).unwrap();
             prop_assert_eq!(&read.lines, &lines);
             let names = Names { axes: vec!["n"], input: Some("input") };
@@ -207,7 +219,7 @@ mod tests {
                 args: None,
                 requests: Vec::new(),
                 axes: vec![Axis { name: "n".to_owned(), values: vec!["7".to_owned()], described: None }],
-                list: Some(List { parameter: "input", file: "a.lines.json".to_owned(), text: read.list() }),
+                list: Some(List::new("a", "input", read.list())),
             };
             let plan = parse_with(&wanted.text(), "a.toml", &|_: &str| Ok(read.list())).unwrap();
             prop_assert_eq!(plan.trials.len(), lines.len());

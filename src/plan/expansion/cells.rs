@@ -158,19 +158,10 @@ fn meaning(cell: &str, is_quoted: bool) -> Result<Option<Json>, (String, String)
     if !is_number {
         return Ok(Some(Json::from(cell)));
     }
-    let number: f64 = cell.parse().unwrap_or(f64::NAN);
-    let (digits, power) = cell.split_once(['e', 'E']).unwrap_or((cell, ""));
-    let is_kept = match power {
-        // All its digits are those of the number.
-        "" => [format!("{number}"), format!("{number:.1}")]
-            .iter()
-            .any(|text| text == cell && text.contains('.')),
-        // `12e4` may be a name. What programs write has a sign or a point: `1e-05`, `1e+05`, `1.5e3`.
-        _ => number.is_finite() && (power.starts_with(['-', '+']) || digits.contains('.')),
-    };
-    if is_kept {
+    if let Some(number) = crate::plan::value::float_as_written(cell) {
         return Ok(Some(Json::from(number)));
     }
+    let number: f64 = cell.parse().unwrap_or(f64::NAN);
     let is_integer = cell.trim_start_matches(['-', '+']).bytes().all(|b| b.is_ascii_digit());
     let hint = if is_integer && cell.parse::<i64>().is_err() || !number.is_finite() {
         format!("write `\"{cell}\"` in quotes for a text")

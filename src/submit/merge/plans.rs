@@ -100,7 +100,7 @@ fn read(status: &Status, of: usize, named: Option<&Path>) -> Result<Own> {
         )),
     })?;
     let (part, moved, memo) = (None, None, Memo::default());
-    Ok(Own { source: Source { path, text, plan, part, moved, memo }, head, of })
+    Ok(Own { source: Source { path, text, plan, part, moved, memo, draft: None }, head, of })
 }
 
 /// Says in what a plan is another one than `base`; one that has fewer trials is not.

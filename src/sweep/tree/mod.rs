@@ -436,7 +436,12 @@ impl Tree {
 
 /// A plan as the tree keeps it, with its seal.
 fn as_kept(text: &str) -> String {
-    plan::sealed(plan::unsealed(text).map_or(text, |(text, _)| text))
+    plan::sealed(as_written(text))
+}
+
+/// A plan without the seal of a tree, if it has one.
+pub(crate) fn as_written(text: &str) -> &str {
+    plan::unsealed(text).map_or(text, |(text, _)| text)
 }
 
 /// The sub-folder of a trial, so that no folder holds more than about a thousand entries.

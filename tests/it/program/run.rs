@@ -33,6 +33,16 @@ fn plan(world: &World, name: &str) -> String {
     rest.to_owned()
 }
 
+/// The one list of a sweep that is here.
+fn list(world: &World, sweep: &str) -> String {
+    let begin = format!("{sweep}.lines-");
+    let entries = std::fs::read_dir(world.path(".")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let lists: Vec<String> = names.filter(|name| name.starts_with(&begin)).collect();
+    assert_eq!(lists.len(), 1, "{lists:?}");
+    lists[0].clone()
+}
+
 /// The output of each trial, in their order.
 fn outputs(world: &World, sweep: &str) -> Vec<String> {
     let n = world.run(&["collect", sweep, "--format", "jsonl"]).ok().lines().count();
@@ -213,13 +223,14 @@ fn a_file_of_commands_is_run_line_by_line_in_bash() {
     assert!(
         ran.err.starts_with(
             "commands.txt: 1 comment left out\n\
-             wrote commands.toml and commands.lines.json: edit it, then `hpcsweep submit commands.toml`\n"
+             wrote commands.toml and commands.lines-"
         ),
         "{}",
         ran.err
     );
+    let list = list(&world, "commands");
     assert_eq!(
-        plan(&world, "commands.toml"),
+        plan(&world, "commands.toml").replace(&list, "LIST"),
         "\
 # Edit it as you like, then `hpcsweep submit commands.toml`: `hpcsweep run` leaves an edited plan alone.
 version = 1
@@ -231,11 +242,11 @@ name = \"commands\"
 command = [\"bash\", \"-c\", \"{{ command }}\"]
 
 [trials]                       # one for each line, which is its `command`
-file = \"commands.lines.json\"
+file = \"LIST\"
 "
     );
     assert_eq!(
-        world.read("commands.lines.json"),
+        world.read(&list),
         "[\n{\"command\":\"echo one | tr a-z A-Z\"},\n{\"command\":\"echo \\\"two  words\\\" '{}' {{x}} 100%\"}\n]\n"
     );
     assert_eq!(outputs(&world, "results/commands"), ["ONE\n", "two  words {} {{x}} 100%\n"]);
@@ -249,10 +260,10 @@ fn lines_of_standard_input_are_values_and_more_of_them_are_new_trials() {
     let ran = fed(&world, &line, b"data/a b.nii\ndata/c.nii\n");
     assert_eq!(ran.code, 0, "{}", ran.whole());
     assert!(
-        plan(&world, "segment.toml").ends_with(
+        plan(&world, "segment.toml").replace(&list(&world, "segment"), "LIST").ends_with(
             "command = [\"segment\", \"{{ input }}\"]\n\n\
              [trials]                       # one for each line, which is its `input`\n\
-             file = \"segment.lines.json\"\n"
+             file = \"LIST\"\n"
         ),
         "{}",
         world.read("segment.toml")
@@ -260,14 +271,24 @@ fn lines_of_standard_input_are_values_and_more_of_them_are_new_trials() {
     assert_eq!(outputs(&world, "results/segment"), ["[data/a b.nii]\n", "[data/c.nii]\n"]);
     let ran = fed(&world, &line, b"data/a b.nii\ndata/c.nii\ndata/d.nii\n");
     assert!(ran.err.contains("segment: 1 trial to run"), "{}", ran.err);
+    // A list that was removed is written anew.
+    let (file, text) = (list(&world, "segment"), world.read(&list(&world, "segment")));
+    std::fs::remove_file(world.path(&file)).unwrap();
+    let ran = fed(&world, &line, b"data/a b.nii\ndata/c.nii\ndata/d.nii\n");
+    assert!(ran.err.starts_with(&format!("wrote segment.toml and {file}: ")), "{}", ran.err);
+    assert_eq!(world.read(&file), text);
     // An edited list belongs to its editor.
-    world.write("segment.lines.json", &world.read("segment.lines.json").replace("c.nii", "e.nii"));
+    world.write(&file, &text.replace("c.nii", "e.nii"));
     let ran = fed(&world, &line, b"data/f.nii\n");
-    assert!(
-        ran.err.starts_with("error: `segment.toml` was edited, and this command"),
-        "{}",
-        ran.err
+    assert_eq!(
+        ran.whole(),
+        format!(
+            "error: the list `{file}` was edited or cut since `hpcsweep run` wrote it\n\
+             hint: `mv {file} OTHER.json` keeps it and lets this command go on, `--name OTHER` writes another plan\nexit code 2\n"
+        )
     );
+    std::fs::rename(world.path(&file), world.path("mine.json")).unwrap();
+    assert_eq!(fed(&world, &line, b"data/f.nii\n").code, 0);
 }
 
 #[test]
@@ -294,9 +315,13 @@ fn standard_input_that_is_not_asked_for_is_not_read() {
     let ran = world.run(&["run", "--", "true", "{}"]);
     assert_eq!(
         ran.whole(),
-        "error: standard input has no line to run\n\
-         hint: write one command or one value a line; empty lines are left out\nexit code 2\n"
+        "error: standard input has no line, and `{}` in the command asks for lines\n\
+         hint: pipe them in, one value a line; for braces that the program gets as they are write `p='\"{}\"'` before `--` \
+         and `{p}` in the command\nexit code 2\n"
     );
+    world.program("show", SHOW);
+    world.run(&["run", "p=\"{}\"", "--", "show", "{p}"]).ok();
+    assert_eq!(outputs(&world, "results/show"), ["[{}]\n"]);
 }
 
 #[test]
@@ -355,14 +380,14 @@ fn a_wrong_line_is_refused_with_the_word_and_nothing_is_written() {
         ),
         (
             &["run", "lr=1", "python3", "--", "x"],
-            "error: `python3` is no axis\n  on the command line: python3\n\
+            "error: `python3` is no parameter\n  on the command line: python3\n\
              hint: write `NAME=VALUES`: `lr=0.1,0.01`, `seed=1..5`, `lr=log(1e-4,1e-1,7)`, `x=linear(0,1,11)`; the command \
-             stands after `--`\n",
+             stands after `--`: `-- python3`\n",
         ),
         (
             &["run", "seed=1..5", "--", "x", "--seed={sed}"],
-            "error: `{sed}` names no axis\n  in the command: --seed={sed}\n\
-             hint: did you mean `{seed}`? If the program wants these braces, give the axis `seed` another name\n",
+            "error: `{sed}` names no parameter\n  in the command: --seed={sed}\n\
+             hint: did you mean `{seed}`? If the program wants these braces, give the parameter `seed` another name\n",
         ),
         (
             &["run", "lr=1"],
@@ -402,13 +427,11 @@ fn a_wrong_line_is_refused_with_the_word_and_nothing_is_written() {
         assert_eq!(world.run(args).whole(), format!("{said}exit code 2\n"));
     }
     assert_eq!(world.files("."), before);
-    // A sweep of another plan is not changed.
-    world.write("results/show/sweep.json", "{}");
-    let ran = world.run(&["run", "n=1", "--", "show", "{n}"]);
-    assert!(
-        ran.err.starts_with("error: `results/show` has a sweep, and its plan is not `show.toml`\n"),
-        "{}",
-        ran.err
+    let ran = world.run(&["run", "--lines", "train.toml"]);
+    assert_eq!(
+        ran.err,
+        "error: `train.toml` holds the lines, and is where the plan would be\n\
+         hint: give the sweep another name: `--name OTHER`\n"
     );
 }
 
@@ -424,5 +447,117 @@ fn what_its_user_may_not_expect_is_said() {
         ran.err
     );
     let ran = world.run(&["run", "--dry-run", "--", "true"]);
-    assert!(ran.err.starts_with("one trial: the command has no axis"), "{}", ran.err);
+    assert!(ran.err.starts_with("one trial: there is no parameter"), "{}", ran.err);
+}
+
+#[test]
+fn a_plan_that_was_removed_comes_back_from_its_sweep() {
+    let world = World::new();
+    let line = ["run", "n=1,2", "--", "true", "{n}"];
+    world.run(&line).ok();
+    let written = world.read("true.toml");
+    std::fs::remove_file(world.path("true.toml")).unwrap();
+    let ran = world.run(&["run", "n=1..3", "--", "true", "{n}"]);
+    assert_eq!(
+        ran.whole(),
+        "error: `results/true` has a sweep, and its plan `true.toml` is not here\n\
+         hint: `cp results/true/plan.toml true.toml` puts the plan back that the sweep keeps, `--name OTHER` begins another sweep\n\
+         exit code 2\n"
+    );
+    // The same words make the same plan.
+    world.run(&line).ok();
+    assert_eq!(world.read("true.toml"), written);
+    std::fs::copy(world.path("results/true/plan.toml"), world.path("true.toml")).unwrap();
+    let ran = world.run(&["run", "n=1..3", "--", "true", "{n}"]);
+    assert!(ran.err.contains("true: 1 trial to run"), "{}", ran.whole());
+}
+
+#[test]
+fn a_call_that_is_refused_changes_no_plan() {
+    let world = World::new();
+    let call = |args: &[&str], lines: &str| fed(&world, args, lines.as_bytes());
+    let line = ["run", "--lines", "-", "--", "true", "{}"];
+    assert_eq!(call(&line, "a\n").code, 0);
+    let (plan, old) = (world.read("true.toml"), list(&world, "true"));
+    // Another process is at work on the sweep.
+    world.write(
+        "results/true/submit.lock",
+        "{\"host\": \"n3\", \"pid\": 7, \"started\": 1, \"since\": 1.0e9}\n",
+    );
+    let refused = call(&line, "a\nb\n");
+    assert!(
+        refused.err.contains("error: another hpcsweep is changing this sweep"),
+        "{}",
+        refused.err
+    );
+    assert!(!refused.err.contains("wrote"), "{}", refused.err);
+    std::fs::remove_file(world.path("results/true/submit.lock")).unwrap();
+    // There is no Slurm, and there are not so many GPUs.
+    for option in [&["--slurm"][..], &["--gpus", "99"]] {
+        let args = [&["run"], option, &line[1..]].concat();
+        let refused = call(&args, "a\nb\n");
+        assert_ne!(refused.code, 0, "{}", refused.whole());
+        assert!(!refused.err.contains("wrote"), "{}", refused.err);
+    }
+    assert_eq!((world.read("true.toml"), list(&world, "true")), (plan, old.clone()));
+    // The list that a plan named goes with it.
+    assert_eq!(call(&line, "a\nb\n").code, 0);
+    assert_ne!(list(&world, "true"), old);
+    // Results that are a file refuse a new sweep without a trace.
+    world.write("empty/results", "");
+    let refused = world.run_in("empty", &["run", "n=1,2", "--", "true", "{n}"]);
+    assert_ne!(refused.code, 0, "{}", refused.whole());
+    assert!(!world.exists("empty/true.toml"));
+}
+
+#[test]
+fn a_linked_plan_stays_a_link_and_a_protected_one_as_it_is() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let line = |values| ["run", values, "--", "true", "{n}"];
+    world.write("plans/mine.toml", "");
+    std::os::unix::fs::symlink("plans/true.toml", world.path("true.toml")).unwrap();
+    let refused = world.run(&line("n=1"));
+    assert!(
+        refused.err.contains("`true.toml` is a link to a file that is not there"),
+        "{}",
+        refused.err
+    );
+    std::fs::remove_file(world.path("true.toml")).unwrap();
+    world.run(&line("n=1")).ok();
+    std::fs::rename(world.path("true.toml"), world.path("plans/true.toml")).unwrap();
+    std::os::unix::fs::symlink("plans/true.toml", world.path("true.toml")).unwrap();
+    world.run(&line("n=1,2")).ok();
+    assert!(world.path("true.toml").is_symlink());
+    assert!(world.read("plans/true.toml").contains("n = [1, 2]"));
+    let protected = std::fs::Permissions::from_mode(0o444);
+    std::fs::set_permissions(world.path("plans/true.toml"), protected).unwrap();
+    let refused = world.run(&line("n=1..3"));
+    assert!(refused.err.starts_with("error: `true.toml` is write-protected"), "{}", refused.err);
+    assert!(world.read("plans/true.toml").contains("n = [1, 2]"));
+}
+
+#[test]
+fn a_forgotten_separator_is_named_with_the_line_of_its_user() {
+    let world = World::new();
+    for (args, mended) in [
+        (
+            &["lr=0.1", "--time", "10m", "python3", "train.py", "--lr", "{lr}"][..],
+            "hpcsweep run lr=0.1 --time 10m -- python3 train.py --lr '{lr}'",
+        ),
+        (&["lr=0.1", "./fit", "-x", "{lr}"], "hpcsweep run lr=0.1 -- ./fit -x '{lr}'"),
+    ] {
+        let ran = world.run(&[&["run"], args].concat());
+        assert_eq!(ran.code, 2);
+        assert!(
+            ran.err.contains(&format!("tip: the command stands after '--': {mended}\n")),
+            "{}",
+            ran.err
+        );
+        assert!(!ran.err.contains("as a value"), "{}", ran.err);
+    }
+    let ran = world.run(&["run", "--slurm=", "n=1"]);
+    assert!(!ran.err.contains("stands after"), "{}", ran.err);
+    let ran = world.run(&["run", "--smoke", "n=1", "--", "true", "{n}"]);
+    assert!(ran.err.contains("`--smoke=0`"), "{}", ran.err);
 }

@@ -116,7 +116,7 @@ fn deal_devices(tree: &Tree, deck: &Deck, slots: u32, vars: &Vars) -> Result<Vec
 fn share_hint(author: Author, share: u32) -> String {
     let more = author.set("schedule", "gpu_share", &(share + 1).to_string());
     let fewer = match author {
-        Author::Person => "start fewer agents here",
+        Author::Person | Author::Run => "start fewer agents here",
         Author::Python => "start fewer processes here",
     };
     format!(
