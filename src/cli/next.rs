@@ -2,8 +2,6 @@
 
 use crate::answers::collect;
 use crate::base::words::sh_quote;
-use crate::cli::Context;
-use crate::cli::sweeps;
 use crate::sweep::standing::State;
 use crate::sweep::status::Status;
 use crate::sweep::tree::records;
@@ -17,22 +15,13 @@ pub(super) struct Unnamed {
     pub(super) writes: bool,
 }
 
-impl Unnamed {
-    /// Those that mean this sweep, which has just run.
-    fn of(status: &Status, context: &Context) -> Self {
-        let found = sweeps::find(&[], context).unwrap_or_default();
-        let shows = matches!(&found[..], [(tree, _)] if tree.dir() == status.tree.dir());
-        Self { shows, writes: shows && sweeps::check_here(&[], context).is_ok() }
-    }
-}
-
 /// What comes next for a sweep that has just run here: why trials failed, and the results.
-pub(super) fn after(status: &Status, context: &Context) -> String {
-    let unnamed = Unnamed::of(status, context);
+pub(super) fn after(status: &Status) -> String {
     let has_failed = status.trials().any(|(_, standing)| standing.state.is_bad());
-    let named = if unnamed.shows { String::new() } else { format!(" {}", status.tree.named()) };
-    let why = has_failed.then(|| format!("what failed, and why: hpcsweep status{named}\n"));
-    why.unwrap_or_default() + &results(status, unnamed)
+    let named = status.tree.named();
+    let why = has_failed.then(|| format!("what failed, and why: hpcsweep status {named}\n"));
+    // Other sweeps may lie beside it.
+    why.unwrap_or_default() + &results(status, Unnamed { shows: false, writes: false })
 }
 
 /// The commands that show the results of a sweep that is over. Nothing where it goes on, or has no results.

@@ -566,7 +566,7 @@ fn records(args: &Args, context: &Context) -> Result<u8> {
 pub(super) fn after_local(tree: &Tree, diff: &Diff, context: &Context) -> Result<u8> {
     let (tree, identity) = Tree::open(tree.dir())?;
     let status = crate::sweep::status::read(tree, identity, None)?;
-    let next = next::after(&status, context);
+    let next = next::after(&status);
     let table = collect::collect(vec![status])?;
     // Trials that an earlier plan added and this one no longer has are neither shown nor counted.
     let rows: Vec<usize> =

@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+
 use crate::support::agents::{SAYS, SHORT, agent, begun, counts, plan, start, world};
 use crate::support::faults::in_own_mounts;
 use crate::support::world::{PROGRAM, ROOT, Started, World, wait_until};
@@ -315,13 +317,17 @@ fn is_one_trouble(says: &str, spoil: impl Fn(&Path), mend: impl Fn(&Path)) {
 #[test]
 fn what_cannot_be_read_to_begin_a_trial_is_one_trouble_until_it_can() {
     let away = |map: &Path| map.with_extension("away");
+    // At once: a file that is missing for a moment is another trouble.
+    let exchange = |map: &Path| {
+        renameat2(AT_FDCWD, map, AT_FDCWD, &away(map), RenameFlags::RENAME_EXCHANGE).unwrap();
+    };
     let spoil = |map: &Path| {
-        fs::rename(map, away(map)).unwrap();
-        fs::create_dir(map).unwrap();
+        fs::create_dir(away(map)).unwrap();
+        exchange(map);
     };
     let mend = |map: &Path| {
-        fs::remove_dir(map).unwrap();
-        fs::rename(away(map), map).unwrap();
+        exchange(map);
+        fs::remove_dir(away(map)).unwrap();
     };
     is_one_trouble("0001.map", spoil, mend);
 }

@@ -286,7 +286,9 @@ fn a_renamed_copy_is_retried_and_not_its_original() {
     let status = world.run(&["status", "results/copy"]);
     assert!(!status.out.contains("submit plan.toml"), "{}", status.whole());
     let ran = world.run(&["retry", "results/copy", "0"]);
-    assert!(ran.err.ends_with("results: $WORLD/results/copy\n"), "{}", ran.whole());
+    let end = "results: $WORLD/results/copy\nwhat failed, and why: hpcsweep status results/copy\n\
+         for the results: hpcsweep collect results/copy; hpcsweep report results/copy\n";
+    assert!(ran.err.ends_with(end), "{}", ran.whole());
     let states = |sweep: &str| {
         let columns = ["collect", sweep, "--format", "csv", "--columns", "state,attempts"];
         world.run(&columns).ok().to_owned()

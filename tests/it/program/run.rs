@@ -108,7 +108,8 @@ seed = { range = [1, 2] }
     let again = world.run(&line);
     assert_eq!(
         again.err,
-        "as before: train.toml\ntrain: nothing left to run\nresults: $WORLD/results/train\n"
+        "as before: train.toml\ntrain: nothing left to run\nresults: $WORLD/results/train\n\
+         for the results: hpcsweep collect results/train; hpcsweep report results/train\n"
     );
     assert_eq!(world.read("train.toml"), written);
     // Other words change the sweep, as a changed plan does.

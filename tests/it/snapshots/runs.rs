@@ -52,7 +52,7 @@ fn trials_keep_their_code_until_the_current_code_is_asked_for() {
     let changed = "job.sh changed: 1 trial has the old one\n".repeat(3);
     let said = format!(
         "{changed}s: nothing left to run\nresults: $WORLD/results/s\n\
-         for the results: hpcsweep collect; hpcsweep report\n"
+         for the results: hpcsweep collect results/s; hpcsweep report results/s\n"
     );
     assert_eq!((done.code, done.err), (0, said));
 }
