@@ -104,6 +104,8 @@ s: 5 trials to run on this machine, one at a time
 [3/5] trial 4 done in _ s (code=0)
 s: 2 done, 1 failed, 2 skipped in _ s
 results: $WORLD/results/s
+what failed, and why: hpcsweep status results/s
+for the results: hpcsweep collect results/s; hpcsweep report results/s
 "
     );
     assert_eq!(ran.code, 1);
@@ -453,6 +455,7 @@ s: 2 trials to run on this machine, 2 at a time
 [1/2] trial 0 timeout in _ s: the wall-clock limit was reached
 s: 0 done, 1 timed out, 1 skipped in _ s
 results: $WORLD/results/s
+what failed, and why: hpcsweep status results/s
 "
         .replace("2 at a time", &at_a_time())
     );
@@ -480,6 +483,7 @@ s: 1 trial to run on this machine, one at a time
 [1/1] trial 0 failed in _ s: cannot start `no-such-program`: no such file or directory; hint: is `no-such-program` installed, and its folder in PATH here?
 s: 0 done, 1 failed in _ s
 results: $WORLD/results/s
+what failed, and why: hpcsweep status results/s
 "
     );
     assert_eq!((ran.code, states(&world)), (1, vec!["failed".to_owned()]));
