@@ -116,15 +116,11 @@ pub(crate) fn float_as_written(text: &str) -> Option<f64> {
             text.contains('.')
                 && [format!("{number}"), format!("{number:.1}")].contains(&text.to_owned())
         }
+        // What programs write has more digits than a float has; one that is too small for a float is another number.
         _ => {
-            let significant = |text: &str| {
-                let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-                digits.trim_matches('0').to_owned()
-            };
-            let kept = format!("{number:e}");
-            let kept = kept.split('e').next().unwrap_or_default();
+            let is_zero = digits.bytes().all(|digit| !(b'1'..=b'9').contains(&digit));
             (power.starts_with(['-', '+']) || digits.contains('.'))
-                && significant(digits) == significant(kept)
+                && (number != 0.0 || is_zero)
         }
     };
     is_kept.then_some(number)
