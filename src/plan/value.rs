@@ -119,8 +119,7 @@ pub(crate) fn float_as_written(text: &str) -> Option<f64> {
         // What programs write has more digits than a float has; one that is too small for a float is another number.
         _ => {
             let is_zero = digits.bytes().all(|digit| !(b'1'..=b'9').contains(&digit));
-            (power.starts_with(['-', '+']) || digits.contains('.'))
-                && (number != 0.0 || is_zero)
+            (power.starts_with(['-', '+']) || digits.contains('.')) && (number != 0.0 || is_zero)
         }
     };
     is_kept.then_some(number)
