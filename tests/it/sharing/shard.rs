@@ -84,7 +84,7 @@ fn a_sweep_keeps_its_part_and_says_so() {
     let again = world.run(&["submit", "2-3.toml", "--local"]);
     let expected = format!(
         "{words}\ns: nothing left to run\nresults: $WORLD/2-3/s\n\
-         for the results: hpcsweep collect 2-3/s; hpcsweep report 2-3/s\n"
+         for the results: hpcsweep collect 2-3/s; hpcsweep best 2-3/s --metric x --min; hpcsweep report 2-3/s\n"
     );
     assert_eq!((again.code, again.err), (0, expected));
     assert_eq!(trials(&world, "2-3/s"), own);
