@@ -29,7 +29,7 @@ use crate::submit::pilots;
 use crate::sweep::tree::records::Outcome;
 use crate::sweep::tree::shard::Shard;
 
-/// How a plan is submitted, whoever wrote it: the options that `submit` and `run` share.
+/// The options that `submit` and `run` share: where and how a plan is submitted.
 #[derive(Debug, clap::Args)]
 pub(super) struct How {
     #[command(flatten)]

@@ -22,7 +22,7 @@ pub(crate) enum Next {
 /// Why a trial runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It has not ended, and nobody has it.
+    /// It has not ended, and no job or agent has it.
     Unended,
     /// It ended without success, and a person or `[retry]` wants it again.
     Wanted,
@@ -37,7 +37,7 @@ pub(crate) enum Because {
     Done,
     /// A person has cancelled its job.
     Cancelled,
-    /// It ended without success, and nobody wants it again.
+    /// It ended without success, and no one has asked to run it again.
     Failed,
     /// This trial before it in its chain ended so.
     Behind(u64),
@@ -293,7 +293,7 @@ mod tests {
         let taken =
             World { in_hand: [0, 1].into(), coming: [0].into(), ..World::of(&[FAILED, None]) };
         assert_eq!(taken.chain(3, &[]), [Next::Wait, Next::Wait, UNENDED]);
-        // A job that was cancelled is no job, and nobody runs its trial unasked.
+        // The trial of a cancelled job runs only on request.
         let cancelled = World { in_hand: [0].into(), cancelled: [0].into(), ..World::of(&[]) };
         assert_eq!(cancelled.chain(1, &[]), [Next::Leave(Because::Cancelled)]);
         let due = World { cancelled: [0].into(), due: [0].into(), ..World::of(&[FAILED]) };

@@ -69,12 +69,17 @@ const ALL: &str = "{args}";
 
 /// Whether an argument has the place of a line.
 pub(super) fn takes_line(argument: &str) -> bool {
-    argument.contains("{}")
+    has_place(argument, "{}")
 }
 
 /// Whether the line stands in an argument by the name of its parameter.
 pub(super) fn names_line(argument: &str, parameter: &str) -> bool {
-    argument.contains(&format!("{{{parameter}}}"))
+    has_place(argument, &format!("{{{parameter}}}"))
+}
+
+/// Whether an argument has this place. Behind `$` it is a variable of a shell.
+fn has_place(argument: &str, place: &str) -> bool {
+    argument.match_indices(place).any(|(at, _)| !argument[..at].ends_with('$'))
 }
 
 /// The command with its placeholders as templates.
@@ -247,6 +252,14 @@ mod tests {
         ] {
             assert_eq!(of(word), template, "{word}");
         }
+    }
+
+    #[test]
+    fn a_variable_of_a_shell_is_no_place_of_a_line() {
+        for (word, takes) in [("a{}", true), ("${}", false), ("${} {}", true), ("{lr}", false)] {
+            assert_eq!(takes_line(word), takes, "{word}");
+        }
+        assert!(names_line("{input}", "input") && !names_line("${input}", "input"));
     }
 
     #[test]

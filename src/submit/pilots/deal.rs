@@ -59,6 +59,13 @@ pub struct Dealt {
     pub(crate) notes: Vec<String>,
 }
 
+impl Dealt {
+    /// All of the plan is in the queue already.
+    fn nothing(tree: &Tree) -> Self {
+        Self { tree: tree.anew(), units: 0, trials: 0, left_alone: None, notes: Vec::new() }
+    }
+}
+
 /// How long agents wait for the one that creates the queue.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -82,13 +89,7 @@ pub fn deal(
     let since = Instant::now();
     let lock = loop {
         if !options.retry.is_wanted() && is_dealt(&tree, source, &hash)? && tree.is_for(access)? {
-            return Ok(Dealt {
-                tree: tree.anew(),
-                units: 0,
-                trials: 0,
-                left_alone: None,
-                notes: Vec::new(),
-            });
+            return Ok(Dealt::nothing(&tree));
         }
         match Lock::take(&tree) {
             Ok(lock) => break lock,
@@ -106,13 +107,7 @@ pub fn deal(
     let decks = deck::read(&tree)?;
     let is_known = !options.retry.is_wanted() && is_same(&tree, source, &hash)?;
     if !options.retry.is_wanted() && is_dealt(&tree, source, &hash)? {
-        return Ok(Dealt {
-            tree: tree.anew(),
-            units: 0,
-            trials: 0,
-            left_alone: None,
-            notes: Vec::new(),
-        });
+        return Ok(Dealt::nothing(&tree));
     }
     let journal = Journal::read(&tree)?;
     retry::check_free(&tree, &identity, &journal, site, environment, SchedulerKind::Local)?;

@@ -1,6 +1,6 @@
 //! What one submission has read of the tables of its sweep. A table does not change once its head is there, but for the folder in
 //! which its trials run, which only who holds the sweep's lock changes. So a submission reads each file of a table once, and asks the file
-//! system of the login node no more than it must. Whoever lives longer than a submission reads anew: it holds a tree without a memory.
+//! system of the login node no more than it must. Processes that run longer than a submission, such as agents, hold a tree without a memory and read the files again.
 
 use std::collections::HashMap;
 use std::io::{self, Cursor, Read};

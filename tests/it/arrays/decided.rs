@@ -1,4 +1,4 @@
-//! What becomes of each trial is decided in one way, whoever is to run it.
+//! Arrays, agents and this machine decide by the same rules which trials run.
 
 use crate::support::plans::shell;
 use crate::support::slurm::slurm;
